@@ -1,0 +1,212 @@
+"""The state matrix: devices x metrics, sessions x features, placements between them.
+
+Arrays in one struct, read-only for the core. Rows are chosen by whoever builds the state (broker, simulator); keys
+(uuids, session ids) and rows meet only in :func:`row_of` and in the decisions. NaN means unknown, -1 means none.
+Times are seconds of one monotonic clock, the same that `decide` is given as `now`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model import HORIZONS, STATES
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+WAITING, BOUND, ACTIVE, IDLE, PARKING, PARKED, RESUMING, NONE, LOST, DEAD = range(len(STATES))
+SHORT, LONG, BURSTY = range(len(HORIZONS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Devices:
+    """Row d is device d.
+
+    Attributes
+    ----------
+    uuid : (D,) tuple of str
+    server, model : (D,) rows into `State.servers`, `State.models`
+    offered : (D,) may take sessions: healthy, in the pool, not draining, its reading fresh
+    fresh : (D,) its reading is recent enough to decide on; nothing is taken on stale data (rule 1)
+    single : (D,) takes one process tree at a time (compute mode EXCLUSIVE_PROCESS)
+    blocked : (D,) holds leftovers or foreign processes: not empty, whatever its sessions say (rule 4)
+    can_park : (D,) GPU memory of a session can be moved to host memory and back
+    leaving : (D,) draining or failing: what is there should move away
+    tflops : (D,) TFLOP/s at nominal clocks
+    bandwidth_gb_s : (D,) GB/s of device memory
+    clock_fraction : (D,) delivered / nominal clocks, 1 when not throttled
+    memory_total, memory_used, memory_unaccounted : (D,) bytes
+    utilization, utilization_sd, memory_utilization : (D,) fractions, smoothed
+    temperature_c, temperature_limit_c, power_w, power_idle_w, power_limit_w : (D,)
+    link_gb_s : (D,) GB/s between device and host memory
+    """
+
+    uuid: tuple[str, ...]
+    server: Ints
+    model: Ints
+    offered: Bools
+    fresh: Bools
+    single: Bools
+    blocked: Bools
+    can_park: Bools
+    leaving: Bools
+    tflops: Floats
+    bandwidth_gb_s: Floats
+    clock_fraction: Floats
+    memory_total: Floats
+    memory_used: Floats
+    memory_unaccounted: Floats
+    utilization: Floats
+    utilization_sd: Floats
+    memory_utilization: Floats
+    temperature_c: Floats
+    temperature_limit_c: Floats
+    power_w: Floats
+    power_idle_w: Floats
+    power_limit_w: Floats
+    link_gb_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sessions:
+    """Row s is session s.
+
+    Attributes
+    ----------
+    id : (S,) tuple of str
+    user : (S,) rows into `State.users`
+    state : (S,) index into `model.STATES`
+    count : (S,) devices it asks for, 0 for none
+    guarantee, limit : (S,) least and most share of each of its devices
+    exclusive : (S,) no other context while leased
+    whole : (S,) its demand cannot be met later without a restart, so it is leased before its kernel starts
+    memory : (S,) bytes it will need on each device: asked for, else its observed peak; NaN counts as
+        guarantee x the device's memory
+    allowed : (S,) rows into `State.allowed`
+    near : (S,) rows into `State.transfer_s`, -1 when it depends on nothing
+    compute_p : (S,) probability that it is bound by FLOPS rather than by memory
+    confidence : (S,) 0..1, how much is known about its kind; 0 for an unknown session
+    horizon : (S,) index into `model.HORIZONS`
+    duration_s : (S,) expected run of its burst or job, NaN unknown
+    bursting : (S,) computes now (a cell runs, or its processes use the device)
+    gated : (S,) a cell waits at the gate for its device: not bursting yet
+    cooperative : (S,) its kernel asks at a cell's start, so its mask may be rewritten while it has no context
+    context : (S,) a process of its tree has a device open
+    waiting_since : (S,) since when it waits for a device; NaN: does not wait
+    idle_since : (S,) end of its last burst or GPU use, whichever is later; NaN: bursting, or unknown
+    pinned_until : (S,) nothing is parked before; -inf: not pinned
+    protected_until : (S,) a long session's protection from reclaim; -inf: none
+    unparkable : (S,) parking failed or cannot be done for it
+    warned_rung : (S,) index into `model.Rung`'s order trim, unbind, park, stop; -1 not warned
+    warned_until : (S,) when the warned rung falls due; NaN: not warned
+    gaps : (S, G) its last gaps between bursts in seconds, NaN padded
+    parked_bytes : (S,) bytes in host memory; 0: not parked
+    """
+
+    id: tuple[str, ...]
+    user: Ints
+    state: Ints
+    count: Ints
+    guarantee: Floats
+    limit: Floats
+    exclusive: Bools
+    whole: Bools
+    memory: Floats
+    allowed: Ints
+    near: Ints
+    compute_p: Floats
+    confidence: Floats
+    horizon: Ints
+    duration_s: Floats
+    bursting: Bools
+    gated: Bools
+    cooperative: Bools
+    context: Bools
+    waiting_since: Floats
+    idle_since: Floats
+    pinned_until: Floats
+    protected_until: Floats
+    unparkable: Bools
+    warned_rung: Ints
+    warned_until: Floats
+    gaps: Floats
+    parked_bytes: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placements:
+    """Row p says that session[p] is placed on device[p].
+
+    Attributes
+    ----------
+    session, device : (P,) rows
+    lease : (P,) it holds its guarantee there; False: only bound
+    borrowed : (P,) its share comes out of idle holders' guarantees
+    share : (P,) entitled to now, fraction of the device
+    target : (P,) the most it can use for now: the elastic ceiling, between guarantee and limit
+    share_since : (P,) when target last changed
+    use : (P,) its smoothed use of the device, fraction; NaN unknown
+    memory_used : (P,) bytes, NaN unknown
+    """
+
+    session: Ints
+    device: Ints
+    lease: Bools
+    borrowed: Bools
+    share: Floats
+    target: Floats
+    share_since: Floats
+    use: Floats
+    memory_used: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Users:
+    """Row u is user u.
+
+    Attributes
+    ----------
+    name : (U,) tuple of str
+    weight : (U,) > 0, their part of the cluster relative to others'
+    usage : (U,) contended use, time-decayed device-seconds (core/fairness.py)
+    cap : (U,) devices over all their sessions, inf for none
+    """
+
+    name: tuple[str, ...]
+    weight: Floats
+    usage: Floats
+    cap: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """All that `decide` looks at.
+
+    Attributes
+    ----------
+    servers, models : names behind the rows in `devices.server`, `devices.model`
+    allowed : (A, D) bool, distinct sets of devices that constraints and pools leave
+    transfer_s : (N, V) seconds to bring what a session depends on to server v; 0 where it already lies;
+        NaN where its size is unknown
+    """
+
+    devices: Devices
+    sessions: Sessions
+    placements: Placements
+    users: Users
+    servers: tuple[str, ...]
+    models: tuple[str, ...]
+    allowed: Bools
+    transfer_s: Floats
+
+
+def row_of(names: tuple[str, ...], name: str) -> int:
+    """The row of a key. Raises KeyError for one that is not in this state."""
+    try:
+        return names.index(name)
+    except ValueError:
+        raise KeyError(name) from None
