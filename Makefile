@@ -1,0 +1,81 @@
+# Two commands: `make demo` shows the product at work on simulated GPUs, `make test` passes every test.
+# Both set up what they need in .venv; nothing else on the machine is changed, except that `make test` installs
+# Debian's chromium with apt when it runs as root and no Chromium is there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+PYTEST_ARGS ?=
+SAY := @printf '\n\033[1m== %s\033[0m\n'
+FRONT_END := $(shell find labextension/src labextension/style labextension/schema -type f 2>/dev/null) labextension/package.json
+
+export JUPYTER_PLATFORM_DIRS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint types unit front-end browser wheel clean help
+
+help:
+	@echo 'make demo   JupyterLab on simulated GPUs with a guided notebook (ARGS="--check --no-browser": run it to the end and report)'
+	@echo 'make test   every test: style, types, Python, TypeScript, wheel, browser'
+	@echo 'make clean  remove .venv and everything built'
+
+demo: $(VENV)/installed-demo
+	$(SAY) 'Demo: JupyterLab on simulated GPUs'
+	@$(BIN)/jupyter gpushare demo $(ARGS)
+
+test: $(VENV)/installed-test lint types unit front-end wheel browser
+	$(SAY) 'Every test passed'
+
+lint: $(VENV)/installed-test
+	$(SAY) '1/6 Style: ruff'
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(VENV)/installed-test
+	$(SAY) '2/6 Types: mypy --strict on the core and the model'
+	@$(BIN)/mypy
+
+unit: $(VENV)/installed-test
+	$(SAY) '3/6 Python tests'
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel' $(PYTEST_ARGS)
+
+front-end: $(VENV)/installed-test
+	$(SAY) '4/6 TypeScript: eslint, prettier, stylelint, jest'
+	@cd labextension && ../$(BIN)/jlpm lint:check && ../$(BIN)/jlpm test
+
+wheel: $(VENV)/installed-test
+	$(SAY) '5/6 The wheel: built, inspected, installed without Node.js'
+	@$(BIN)/pytest -q -m wheel tests
+
+browser: $(VENV)/installed-test
+	$(SAY) '6/6 Browser: the whole story in a real Chromium (pictures in artifacts/)'
+	@sh scripts/need-chromium
+	@$(BIN)/pytest -q -m browser tests $(PYTEST_ARGS)
+
+# The front end is built once per change of its sources; pip's build hook would reuse a stale bundle.
+jupyter_gpushare/labextension/package.json: $(FRONT_END) labextension/yarn.lock | $(VENV)/tools
+	$(SAY) 'Building the JupyterLab extension (a minute the first time)'
+	@cd labextension && ../$(BIN)/jlpm install && ../$(BIN)/jlpm build:prod
+	@touch $@
+
+$(VENV)/tools:
+	@sh scripts/need-tools '$(PYTHON)'
+	$(SAY) 'Creating .venv'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q 'hatchling>=1.27' editables 'jupyter-builder>=1.3,<2' 'hatch-jupyter-builder>=0.9'
+	@touch $@
+
+$(VENV)/installed-demo: pyproject.toml jupyter_gpushare/labextension/package.json | $(VENV)/tools
+	$(SAY) 'Installing jupyter-gpushare and JupyterLab into .venv'
+	@$(BIN)/pip install -q --no-build-isolation -e '.[demo]'
+	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
+	$(SAY) 'Installing the tools of the tests into .venv'
+	@$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
+	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
+	@touch $@
+
+clean:
+	rm -rf $(VENV) artifacts labextension/node_modules labextension/lib jupyter_gpushare/labextension dist build
