@@ -1,0 +1,57 @@
+"""What a broker looks like from its doors: two methods, whether it runs in this process or behind a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from ..model import Caller
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A route's answer: plain data that msgspec can encode. 204 has no body."""
+
+    status: int
+    body: object = None
+
+
+class StreamEvent(msgspec.Struct, frozen=True):
+    """`status`: a whole view, its lists as maps; `patch`: a JSON merge patch against the one before (RFC 7386)."""
+
+    event: Literal["status", "patch", "decision", "warning"]
+    id: int
+    data: object
+
+
+class BrokerPort(Protocol):
+    """A function call in the broker's own process, HTTP elsewhere. Raises only errors of errors.py."""
+
+    async def call(
+        self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
+    ) -> Reply: ...
+
+    def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The broker's own numbers; contract.md section 2 has the defaults. Durations in seconds."""
+
+    version: str = ""
+    mode: Literal["embedded", "socket", "hub"] = "embedded"
+    simulated: bool = False
+    default_gpus: float = 0.1
+    default_exclusive: bool = False
+    when_full: Literal["wait", "cpu", "fail"] = "wait"
+    start_wait_s: float = 10.0
+    max_devices_per_user: int = 0  # 0: no cap
+    lease_ttl_s: float = 15.0
+    tick_s: float = 0.5
+    stale_after_s: float = 15.0  # a reading older than this decides nothing
+    unparkable_for_s: float = 120.0  # after a park that failed
+    command_timeout_s: float = 5.0
+    weights: Mapping[str, float] = field(default_factory=dict)  # user -> their part of the cluster, 1 where unnamed
+    data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path prefix -> servers with a local copy

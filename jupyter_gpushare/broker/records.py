@@ -1,0 +1,242 @@
+"""What the broker remembers: one mutable record per session, device and server.
+
+Only the loop, the applier and the functions behind the routes write here, all on one event loop. Instants are the
+broker's own monotonic clock; None is unknown or does not apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..core.probe import Belief
+from ..model import AnyDecision, Demand, Device, Held, Place, Rung, SessionState
+
+GAPS = 16  # last gaps between bursts that are kept
+USE_WINDOW_S = 2.0  # a tree that used a device this recently computes
+
+
+@dataclass(slots=True)
+class Placement:
+    """One device in a session's mask, and what the session holds there."""
+
+    device: str
+    lease: bool = False
+    borrowed: bool = False
+    share: float = 0.0
+    target: float = 0.0
+    share_since: float = 0.0
+    use: float | None = None  # smoothed
+    memory_used: int | None = None
+    utilization: float | None = None
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was seen of the burst that runs; becomes a `probe.Burst` at its end."""
+
+    since: float
+    samples: int = 0
+    used: int = 0  # samples in which the tree used a device
+    utilization: float = 0.0
+    memory_utilization: float = 0.0
+    pcie_gb_s: float = 0.0
+    pcie_samples: int = 0
+    memory_before: int | None = None
+    memory_peak: int | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """One kernel, from the request for its place until ten minutes after its end."""
+
+    id: str
+    user: str
+    origin: str
+    label: str
+    path: str | None
+    server: str | None
+    demand: Demand
+    pool: tuple[str, ...] | None
+    opened: float
+    pid: int | None = None
+    started: float | None = None  # the process's start time as psutil gives it
+    attached_at: str | None = None  # server/epoch that knows its process tree
+    processes: str = "none"  # none: not started; alive; gone; unknown: nobody could say yet
+    last_alive: float = 0.0
+    recovering: bool = False  # out of the ledger, not yet confirmed by its server or node
+    cooperative: bool = False
+    placements: dict[str, Placement] = field(default_factory=dict)
+    place: Place | None = None  # the decision that chose the devices, for `why`
+    mask: tuple[str, ...] = ()  # devices the running process has in its environment
+    ended: float | None = None
+    end_why: str = ""
+    cells: int = 0  # execute_requests of the present process that run
+    gated: bool = False
+    asked_at: float = 0.0  # when its gate last asked
+    waiting_since: float | None = None
+    lease_since: float | None = None
+    burst: Measured | None = None
+    last_burst_end: float | None = None
+    last_use: float | None = None  # its tree used a device then
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
+    belief: Belief = field(default_factory=Belief)
+    memory_peak: int | None = None
+    pinned_until: float | None = None
+    protected_until: float | None = None
+    unparkable_until: float | None = None
+    unparkable_why: str = ""
+    warned: Rung | None = None
+    warned_until: float | None = None
+    held: Held | None = None
+    parked_bytes: int | None = None  # None: not parked
+    parked_from: tuple[str, ...] = ()
+    doing: str | None = None  # park, resume: a command is in flight
+    refused: str = ""  # why nothing can be given for its demand, in words
+    next_demand: Demand | None = None  # reserved for its restart
+    restart_ready: bool = False
+    stop_asked: str | None = None  # None: not asked to stop; else why
+    charged_gpu_s: float = 0.0
+    message: str = ""
+    decided: deque[tuple[float, AnyDecision]] = field(default_factory=lambda: deque(maxlen=32))
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # its commands reach the node one after the other
+
+    @property
+    def live(self) -> bool:
+        return self.ended is None
+
+    @property
+    def leased(self) -> bool:
+        """Holds a share of every device it has."""
+        return bool(self.placements) and all(placement.lease for placement in self.placements.values())
+
+    @property
+    def owns(self) -> bool:
+        """Holds a lease of its own: a burst is admitted at once."""
+        return self.leased and not any(placement.borrowed for placement in self.placements.values())
+
+    @property
+    def parked(self) -> bool:
+        return self.parked_bytes is not None
+
+    @property
+    def context(self) -> bool:
+        """A process of its tree has a device open, as far as its node could see."""
+        return self.held is not None and bool(self.held.devices)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(self.placements)
+
+    def bursting(self, now: float) -> bool:
+        """A cell runs, or its processes used a device within the window."""
+        used = self.last_use is not None and now - self.last_use < USE_WINDOW_S
+        return self.live and (self.cells > 0 or used)
+
+    def idle_since(self, now: float) -> float | None:
+        """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes."""
+        if self.bursting(now):
+            return None
+        ends = [at for at in (self.last_burst_end, self.last_use, self.lease_since) if at is not None]
+        return max(ends, default=self.opened)
+
+
+@dataclass(slots=True)
+class DeviceRecord:
+    """One device as its node last saw it."""
+
+    server: str
+    seen: Device
+    received: float
+    utilization: float | None = None  # smoothed
+    utilization_sd: float | None = None
+    memory_utilization: float | None = None
+    drained: bool = False  # by an admin
+
+    def age_s(self, now: float) -> float:
+        return self.seen.age_s + max(0.0, now - self.received)
+
+
+@dataclass(slots=True)
+class ServerRecord:
+    """One machine as its agent last spoke."""
+
+    name: str
+    epoch: str
+    last_report: float
+    simulated: bool = False
+    link_gb_s: float = 12.0
+    host_memory_free: int | None = None
+    findings: dict[str, str] = field(default_factory=dict)  # code -> message
+    held: dict[str, Held] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A start that waits inside its request; one per user server and notebook path."""
+
+    session: str
+    answered: asyncio.Future[str]  # "placed", "refused", "superseded"
+
+
+@dataclass(slots=True)
+class Usage:
+    """A user's contended use, decayed."""
+
+    seconds: float = 0.0
+    updated: float = 0.0
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Everything the broker knows."""
+
+    sessions: dict[str, Session] = field(default_factory=dict)
+    devices: dict[str, DeviceRecord] = field(default_factory=dict)
+    servers: dict[str, ServerRecord] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    tickets: dict[tuple[str, str], Ticket] = field(default_factory=dict)
+    demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
+
+    def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:
+        """The sessions placed on a device."""
+        for session in self.sessions.values():
+            placement = session.placements.get(uuid)
+            if placement is not None:
+                yield session, placement
+
+    def server_of(self, session: Session) -> str | None:
+        """The machine its commands go to: that of its devices, else the one its kernel runs on."""
+        for uuid in (*session.placements, *session.parked_from, *session.mask):
+            if uuid in self.devices:
+                return self.devices[uuid].server
+        return session.server
+
+    def state_of(self, session: Session, now: float) -> SessionState:
+        """The session's state, from the facts: nothing stores it, so nothing can disagree with it."""
+        if session.ended is not None:
+            return "dead"
+        if session.doing == "park":
+            return "parking"
+        if session.doing == "resume":
+            return "resuming"
+        if session.parked:
+            return "parked"
+        if any(self.lost(uuid) for uuid in session.placements):
+            return "lost"
+        if session.leased:
+            return "active" if session.bursting(now) else "idle"
+        if session.waiting_since is not None:
+            return "waiting"
+        return "bound" if session.placements else "none"
+
+    def lost(self, uuid: str) -> bool:
+        record = self.devices.get(uuid)
+        return record is not None and record.seen.state == "lost"
+
+    def waiting(self) -> list[Session]:
+        """Who is in line, longest wait first. The core may serve them in another order (fair share)."""
+        line = [s for s in self.sessions.values() if s.live and s.waiting_since is not None]
+        return sorted(line, key=lambda s: (s.waiting_since or 0.0, s.id))
