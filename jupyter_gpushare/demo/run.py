@@ -1,0 +1,77 @@
+"""`jupyter gpushare demo`: JupyterLab on simulated GPUs, for a person to play with or headless to the end."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import webbrowser
+from pathlib import Path
+
+from .notebook import Notebook
+from .servers import DemoFailed, Server, serving
+from .story import USE, guided, tell
+
+
+def check() -> int:
+    """Runs the guided notebook and the whole story headless, prints what happened; 0 when all of it did."""
+
+    def see(name: str, text: str) -> None:
+        print(f"  ✓ {text}", flush=True)
+
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpushare-demo-")))
+        try:
+            print("Starting two Jupyter servers (alice, bob) on simulated GPUs …", flush=True)
+            alice = stack.enter_context(serving("alice", folder))
+            bob = stack.enter_context(serving("bob", folder, lab=False))
+            see("started", f"{alice.url} and {bob.url} share one broker and two GPUs.")
+            print("Running the guided notebook …", flush=True)
+            guided(alice, see)
+            print("Three notebooks of two users …", flush=True)
+            tell(alice, bob, see)
+        except DemoFailed as error:
+            print(f"  ✗ {error}", flush=True)
+            for log in sorted(folder.glob("*.log")):
+                print(f"--- the end of {log.name}", *log.read_text().splitlines()[-25:], sep="\n")
+            return 1
+    print("All of it happened.", flush=True)
+    return 0
+
+
+def show(port: int = 0, browser: bool = True) -> int:
+    """Opens JupyterLab as alice, with bob as a lively neighbour, until Ctrl-C."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpushare-demo-")))
+        ended = threading.Event()
+        try:
+            print("Starting JupyterLab on simulated GPUs …", flush=True)
+            alice = stack.enter_context(serving("alice", folder, port=port))
+            bob = stack.enter_context(serving("bob", folder, lab=False))
+            neighbour = threading.Thread(target=_neighbour, args=(bob, ended), daemon=True)
+            neighbour.start()
+            print(f"\n    {alice.lab_url}\n\nOpen it, run the guided notebook, watch the GPU panel on the left.")
+            print("bob, on a server of his own, uses a GPU now and then. Ctrl-C ends both.", flush=True)
+            if browser:
+                webbrowser.open(alice.lab_url)
+            alice.process.wait()
+        except KeyboardInterrupt:
+            print("\nEnding both servers; everything the demo made is removed.")
+        except DemoFailed as error:
+            print(error)
+            return 1
+        finally:
+            ended.set()
+    return 0
+
+
+def _neighbour(bob: Server, ended: threading.Event) -> None:
+    """Bursts and pauses like a person at a notebook."""
+    try:
+        explore = Notebook(bob, "explore.ipynb")
+        explore.run(USE)
+        while not ended.is_set():
+            explore.run('work(seconds=12, utilization=0.8, memory="20GiB")', timeout_s=600)
+            ended.wait(20)
+    except (DemoFailed, OSError, RuntimeError):
+        return  # the demo is ending

@@ -1,0 +1,158 @@
+"""Jupyter servers on simulated GPUs, in a folder of their own that goes when they go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+HERE = Path(__file__).parent
+POLICY = {  # quick enough to watch; the product's own defaults are slower
+    "idle_after_s": 3.0,
+    "warn_before_s": 5.0,
+    "window_s": 2.0,
+}
+
+T = TypeVar("T")
+
+
+class DemoFailed(Exception):
+    """Something did not happen in time. The message says what, and where to look."""
+
+
+def wait_for(what: str, probe: Callable[[], T | None], timeout_s: float = 30.0) -> T:
+    """What `probe` answers as soon as it answers something true. Raises DemoFailed naming `what`."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        found = probe()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise DemoFailed(f"This did not happen within {timeout_s:.0f} s: {what}.")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running Jupyter server and its REST interface."""
+
+    user: str
+    url: str  # with a trailing slash
+    token: str
+    runtime_dir: Path
+    notebooks: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def lab_url(self) -> str:
+        return f"{self.url}lab/tree/guide.ipynb?token={self.token}"
+
+    def ask(self, method: str, path: str, body: object = None, timeout_s: float = 60.0) -> Any:
+        """The JSON a path answers. Raises DemoFailed with the server's own message for an error status."""
+        request = urllib.request.Request(  # noqa: S310 - our own server on loopback
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise DemoFailed(f"{method} {path} answered {error.code}: {error.read().decode()[:500]}") from error
+        return json.loads(text) if text else None
+
+    def gpu(self, method: str, path: str, body: object = None) -> Any:
+        return self.ask(method, f"gpushare/api/v1/{path}", body)
+
+
+@contextlib.contextmanager
+def serving(
+    user: str,
+    folder: Path,
+    *,
+    port: int = 0,
+    lab: bool = True,
+    base_url: str = "/",
+    settings: dict[str, dict[str, object]] | None = None,
+) -> Iterator[Server]:
+    """A server of `user` in `folder`; servers of one folder share one broker, as those of one user on a machine do."""
+    runtime, config = folder / "runtime", folder / f"config-{user}"
+    notebooks = folder / user
+    for made in (runtime, config):
+        made.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not notebooks.exists():
+        shutil.copytree(HERE / "notebooks", notebooks)
+    wanted: dict[str, dict[str, object]] = {
+        "GPUShare": {
+            "devices": "simulated",
+            "simulated_inventory": str(HERE / "inventory.json"),
+            "simulated_user": user,
+            "ledger_url": f"sqlite:///{folder / 'ledger.sqlite'}",
+        },
+        "Policy": dict(POLICY),
+        "LabApp": {"news_url": None, "check_for_updates_class": "jupyterlab.NeverCheckForUpdate"},
+    }
+    for section, values in (settings or {}).items():
+        wanted.setdefault(section, {}).update(values)
+    (config / "jupyter_server_config.json").write_text(json.dumps(wanted, indent=2))
+    environment = os.environ | {
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "JUPYTER_CONFIG_DIR": str(config),
+        "JUPYTERLAB_WORKSPACES_DIR": str(config / "workspaces"),
+        "JUPYTERLAB_SETTINGS_DIR": str(config / "lab-settings"),
+        "PYTHONUNBUFFERED": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
+    command = [sys.executable, "-m", "jupyterlab" if lab else "jupyter_server", "--no-browser", f"--port={port}"]
+    command += ["--port-retries=0", f"--ServerApp.base_url={base_url}", f"--ServerApp.root_dir={notebooks}"]
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    log = folder / f"{user}.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603
+            command, cwd=notebooks, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+        )
+    try:
+        yield _when_ready(user, process, runtime, notebooks, log)
+    finally:
+        _end(process)
+
+
+def _when_ready(user: str, process: subprocess.Popen[bytes], runtime: Path, notebooks: Path, log: Path) -> Server:
+    info_file = runtime / f"jpserver-{process.pid}.json"
+
+    def ready() -> Server | None:
+        if process.poll() is not None:
+            raise DemoFailed(f"The server of {user} ended while starting:\n{log.read_text()[-2000:]}")
+        try:
+            info = json.loads(info_file.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        server = Server(user, info["url"], info["token"], runtime, notebooks, process)
+        try:
+            return server if server.gpu("GET", "status")["servers"] else None
+        except (urllib.error.URLError, ConnectionError, DemoFailed):
+            return None
+
+    return wait_for(f"the server of {user} answers (its log: {log})", ready, 60.0)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
