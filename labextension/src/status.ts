@@ -1,0 +1,116 @@
+/** The status as it is kept: patches applied, what was removed made null, durations and traces remembered. Pure. */
+import { mergePatch } from './patch';
+import { DURATIONS, Heard, IDevice, ISession, IStatus, ITrace } from './tokens';
+
+/** Merge patches remove a key to say null; these put the null back. */
+const NO_SESSION: Partial<ISession> = {
+  server: null,
+  path: null,
+  idle_s: null,
+  reclaim_in_s: null,
+  pinned_until_s: null,
+  queue_position: null,
+  eta_s: null,
+  waiting_s: null,
+  parked_bytes: null,
+  moved_bytes: null,
+  next: null,
+  charged_gpu_s: null,
+  message: '',
+  devices: []
+};
+const NO_DEVICE: Partial<IDevice> = {
+  reason: null,
+  memory_total: null,
+  memory_used: null,
+  memory_unaccounted: null,
+  utilization: null,
+  memory_utilization: null,
+  temperature_c: null,
+  temperature_limit_c: null,
+  power_w: null,
+  power_limit_w: null,
+  age_s: null,
+  allocated: null,
+  other_shares: [],
+  others: []
+};
+
+const TRACE_POINTS = 60;
+const TRACE_STEP_MS = 2000;
+
+function mapValues<T, U>(map: Record<string, T> | undefined, change: (value: T) => U): Record<string, U> {
+  return Object.fromEntries(Object.entries(map ?? {}).map(([key, value]) => [key, change(value)]));
+}
+
+/** The same status with every field that may be null present. */
+export function completed(status: IStatus): IStatus {
+  return {
+    ...status,
+    degraded: status.degraded ?? [],
+    queue: status.queue ?? [],
+    servers: mapValues(status.servers, server => ({
+      ...server,
+      age_s: server.age_s ?? null,
+      devices: mapValues(server.devices, device => ({ ...NO_DEVICE, ...device }))
+    })),
+    sessions: mapValues(status.sessions, session => ({
+      ...NO_SESSION,
+      ...session,
+      next: session.next ? { ...session.next, in_s: session.next.in_s ?? null } : null
+    }))
+  };
+}
+
+export function patched(status: IStatus, patch: unknown): IStatus {
+  return completed(mergePatch(status, patch) as IStatus);
+}
+
+/** When each running duration was last heard: now where its value differs from before, else as before. */
+export function heard(earlier: Heard, before: IStatus | null, after: IStatus, now: number): Heard {
+  const result: Heard = {};
+  for (const [id, session] of Object.entries(after.sessions)) {
+    const old = before?.sessions[id];
+    const times: Heard[string] = {};
+    for (const field of DURATIONS) {
+      times[field] = old?.[field] === session[field] ? (earlier[id]?.[field] ?? now) : now;
+    }
+    result[id] = times;
+  }
+  return result;
+}
+
+/** The traces with the present readings added: at most one point each two seconds, a gap where nothing was heard. */
+export function traced(
+  traces: Record<string, ITrace>,
+  status: IStatus,
+  before: number | null,
+  now: number
+): Record<string, ITrace> {
+  const steps = before === null ? 1 : Math.floor(now / TRACE_STEP_MS) - Math.floor(before / TRACE_STEP_MS);
+  if (steps < 1) {
+    return traces;
+  }
+  const gaps = Array<null>(Math.min(steps - 1, TRACE_POINTS)).fill(null);
+  const add = (points: (number | null)[], value: number | null): (number | null)[] => {
+    // A quiet while shorter than three points is a steady value, not a gap.
+    const between = gaps.length < 3 ? gaps.map(() => points.at(-1) ?? null) : gaps;
+    return [...points, ...between, value].slice(-TRACE_POINTS);
+  };
+  const result: Record<string, ITrace> = {};
+  for (const server of Object.values(status.servers)) {
+    for (const device of Object.values(server.devices)) {
+      const trace = traces[device.uuid] ?? { busy: [], memory: [] };
+      result[device.uuid] = {
+        busy: add(trace.busy, device.utilization),
+        memory: add(trace.memory, occupancy(device))
+      };
+    }
+  }
+  return result;
+}
+
+/** Fraction of the device's memory in use; null where either figure was not read. */
+export function occupancy(device: IDevice): number | null {
+  return device.memory_used === null || !device.memory_total ? null : device.memory_used / device.memory_total;
+}
