@@ -236,6 +236,7 @@ class Simulate(Command, frozen=True, kw_only=True, tag="simulate"):
     memory: int = 0  # bytes it holds in allocations
     work: str | None = None  # id of a piece of work that runs, None: nothing runs
     seconds: float = 0.0  # how long that work takes alone on its device
+    done: float = 0.0  # fraction already done when it was last told: a device that forgot it goes on from there
     utilization: float = 0.0
     memory_utilization: float = 0.0
 
