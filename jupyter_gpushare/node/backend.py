@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..model import Attach, CommandResult, Device, Held, Park, Resume, Simulate
+from ..model import Assign, Attach, CommandResult, Device, Held, Inject, Park, Resume, Simulate
 
 
 class BackendAbsent(Exception):
@@ -45,9 +45,18 @@ class Mechanism(Protocol):
 class Declared(Protocol):
     """What only simulated devices have: kernels declare their work."""
 
-    def attach(self, command: Attach) -> None: ...
+    def attach(self, command: Attach) -> None:
+        """A new process of a session knows nothing of what the one before declared."""
+
+    def assign(self, command: Assign) -> None:
+        """The shares by which the time of a device is divided."""
 
     def simulate(self, command: Simulate) -> CommandResult: ...
 
+    def inject(self, command: Inject) -> CommandResult: ...
+
     def held(self) -> tuple[Held, ...]:
         """Parked bytes and progress by session."""
+
+    def host_memory_free(self) -> int:
+        """Bytes of host memory left for parked sessions."""
