@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,9 +84,15 @@ def serving(
     port: int = 0,
     lab: bool = True,
     base_url: str = "/",
-    settings: dict[str, dict[str, object]] | None = None,
+    settings: Mapping[str, Mapping[str, object]] = {},
+    environment: Mapping[str, str] = {},
+    managed: bool = True,
+    ready_path: str = "gpushare/api/v1/status",
 ) -> Iterator[Server]:
-    """A server of `user` in `folder`; servers of one folder share one broker, as those of one user on a machine do."""
+    """A server of `user` in `folder`; servers of one folder share one broker, as those of one user on a machine do.
+
+    `managed` False: the same server without this extension, to compare with. `ready_path` answers when it is ready.
+    """
     runtime, config = folder / "runtime", folder / f"config-{user}"
     notebooks = folder / user
     for made in (runtime, config):
@@ -103,16 +109,20 @@ def serving(
         "Policy": dict(POLICY),
         "LabApp": {"news_url": None, "check_for_updates_class": "jupyterlab.NeverCheckForUpdate"},
     }
-    for section, values in (settings or {}).items():
+    if not managed:
+        wanted["ServerApp"] = {"jpserver_extensions": {"jupyter_gpushare": False}}
+    for section, values in settings.items():
         wanted.setdefault(section, {}).update(values)
     (config / "jupyter_server_config.json").write_text(json.dumps(wanted, indent=2))
-    environment = os.environ | {
+    variables = {
+        **os.environ,
         "JUPYTER_RUNTIME_DIR": str(runtime),
         "JUPYTER_CONFIG_DIR": str(config),
         "JUPYTERLAB_WORKSPACES_DIR": str(config / "workspaces"),
         "JUPYTERLAB_SETTINGS_DIR": str(config / "lab-settings"),
         "PYTHONUNBUFFERED": "1",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **environment,
     }
     command = [sys.executable, "-m", "jupyterlab" if lab else "jupyter_server", "--no-browser", f"--port={port}"]
     command += ["--port-retries=0", f"--ServerApp.base_url={base_url}", f"--ServerApp.root_dir={notebooks}"]
@@ -121,15 +131,17 @@ def serving(
     log = folder / f"{user}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603
-            command, cwd=notebooks, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+            command, cwd=notebooks, env=variables, stdout=output, stderr=output, stdin=subprocess.DEVNULL
         )
     try:
-        yield _when_ready(user, process, runtime, notebooks, log)
+        yield _when_ready(user, process, runtime, notebooks, log, ready_path)
     finally:
         _end(process)
 
 
-def _when_ready(user: str, process: subprocess.Popen[bytes], runtime: Path, notebooks: Path, log: Path) -> Server:
+def _when_ready(
+    user: str, process: subprocess.Popen[bytes], runtime: Path, notebooks: Path, log: Path, path: str
+) -> Server:
     info_file = runtime / f"jpserver-{process.pid}.json"
 
     def ready() -> Server | None:
@@ -141,7 +153,7 @@ def _when_ready(user: str, process: subprocess.Popen[bytes], runtime: Path, note
             return None
         server = Server(user, info["url"], info["token"], runtime, notebooks, process)
         try:
-            return server if server.gpu("GET", "status")["servers"] else None
+            return server if server.ask("GET", path) else None
         except (urllib.error.URLError, ConnectionError, DemoFailed):
             return None
 
