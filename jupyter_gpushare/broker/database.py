@@ -1,0 +1,297 @@
+"""The ledger's side of SQL: opening, migrating, writing and reading. Blocks; called by the ledger's thread only."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import (
+    Connection,
+    Engine,
+    RowMapping,
+    create_engine,
+    delete,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from ..model import Demand
+from . import tables
+from .history import history
+from .journal import DecisionWrite, Journal, LeaseWrite, UsageKey, UsageSums
+from .rows import FairUsage, History, HistoryQuery, LeaseRow
+from .storage import default_url, on_network, private_folder
+
+log = logging.getLogger(__name__)
+
+HEAD = "0001"  # the newest migration
+LOCK_WAIT_S = 2.0
+_DAMAGED = ("file is not a database", "database disk image is malformed", "malformed database schema")
+
+
+class Trouble(Exception):
+    """The database cannot be used now. The message says why, for people."""
+
+
+class Database:
+    """One connection to one database, opened when it is needed and again after every trouble."""
+
+    def __init__(self, url: str) -> None:
+        self._asked = url
+        self._url: URL | None = None
+        self._engine: Engine | None = None
+        self._connection: Connection | None = None
+        self._identity: tuple[int, int] | None = None  # device and inode of the file that is open
+        self._damaged = False
+        self.notice: str | None = None  # something an admin should hear of, once
+
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    def connect(self) -> bool:
+        """Makes sure there is a usable connection. True: it is a new one. Raises Trouble."""
+        try:
+            return self._connect()
+        except Trouble:
+            if not self._damaged:
+                raise
+            return self._connect()  # with a new file
+
+    def _connect(self) -> bool:
+        with self._troubles():
+            file = self._file()
+            if self._connection is not None and self._identity == _identity(file):
+                return False
+            self.close()
+            if file is not None:
+                if self._damaged:
+                    self._move_aside(file)
+                private_folder(file.parent)
+                # The file exists before SQLite sees it, so that it and its companions are the owner's only.
+                os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+            self._engine = _engine(self._url, wal=file is not None and not on_network(file))
+            self._connection = self._engine.connect()
+            _migrate(self._connection)
+            self._identity = _identity(file)
+            return True
+
+    def close(self) -> None:
+        """Lets go of the connection. Safe to call twice."""
+        connection, engine = self._connection, self._engine
+        self._connection = self._engine = None
+        with contextlib.suppress(SQLAlchemyError):  # what is broken already cannot be closed more
+            if connection is not None:
+                connection.close()
+            if engine is not None:
+                engine.dispose()
+
+    def _file(self) -> Path | None:
+        """The SQLite file, None for other databases and those in memory."""
+        if self._url is None:
+            url = self._asked
+            if not url:
+                url, self.notice = default_url()
+            self._url = make_url(url)
+        name = self._url.database
+        is_file = self._url.get_backend_name() == "sqlite" and name and name != ":memory:"
+        return Path(name).absolute() if is_file else None
+
+    def _move_aside(self, file: Path) -> None:
+        """A damaged file is kept for whoever can read it, and a new one is begun."""
+        number = 1
+        while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
+            number += 1
+        for suffix in ("-wal", "-shm", "-journal", ""):
+            companion = file.with_name(file.name + suffix)
+            if companion.exists():
+                companion.rename(file.with_name(aside.name + suffix))
+        self._damaged = False
+        self.notice = f"The ledger {file} was damaged; it was moved to {aside.name} and a new one begun."
+
+    @contextlib.contextmanager
+    def _troubles(self) -> Iterator[None]:
+        """Every way a database fails becomes Trouble, in words; the connection is given up."""
+        try:
+            yield
+        except (SQLAlchemyError, OSError, ImportError) as error:
+            self.close()
+            self._damaged = isinstance(error, DatabaseError) and any(sign in str(error.orig) for sign in _DAMAGED)
+            raise Trouble(self._in_words(error)) from error
+
+    def _in_words(self, error: Exception) -> str:
+        where = self._url.render_as_string(hide_password=True) if self._url is not None else "(URL not readable)"
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        known = {
+            "locked": "another process locks it",
+            "readonly": "it cannot be written (read-only)",
+            "is full": "the disk is full",
+            "unable to open": "its file cannot be opened",
+            "Can't locate revision": "it was written by a newer version of jupyter-gpushare",
+            "No module named": "its driver is not installed",
+        }
+        words = next((said for sign, said in known.items() if sign in reason), None)
+        why = f"{words}: {reason}" if words else reason
+        return f"The ledger {where} cannot be used, {why}. Leases are kept in memory until it can."
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def write(self, journal: Journal) -> None:
+        """All of it or nothing. Raises Trouble."""
+        if not journal:
+            return
+        with self._transaction() as connection:
+            for session, lease in journal.leases.items():
+                _write_lease(connection, session, lease)
+            for key, sums in journal.usage.items():
+                _write_usage(connection, key, sums)
+            if journal.decisions:
+                connection.execute(insert(tables.decisions), [_decision(record) for record in journal.decisions])
+            if journal.audits:
+                connection.execute(insert(tables.audit), [record._asdict() for record in journal.audits])
+            if journal.fair:
+                table = tables.fair_usage
+                connection.execute(delete(table).where(table.c.user.in_(journal.fair)))
+                rows = [{"user": u, "usage": value, "saved_at": journal.fair_at} for u, value in journal.fair.items()]
+                connection.execute(insert(table), rows)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Committed at its end, undone by an error. Raises Trouble."""
+        with self._troubles():
+            assert self._connection is not None, "connect() comes first"
+            with self._connection.begin():
+                yield self._connection
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def leases(self) -> list[LeaseWrite]:
+        """Every open lease, oldest first. Raises Trouble."""
+        table = tables.leases
+        with self._transaction() as connection:
+            rows = connection.execute(select(table).where(table.c.ended_at.is_(None)).order_by(table.c.id)).mappings()
+            return [lease for row in rows if (lease := _lease(row)) is not None]
+
+    def fair_usage(self, now: float) -> dict[str, FairUsage]:
+        """The usage saved last, by user. Raises Trouble."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(tables.fair_usage)).all()
+        return {row.user: FairUsage(usage=max(row.usage, 0.0), age_s=max(now - row.saved_at, 0.0)) for row in rows}
+
+    def history(self, query: HistoryQuery, now: float) -> History:
+        """Raises Trouble."""
+        with self._transaction() as connection:
+            return history(connection, query, now)
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Which file lies at that path: SQLite would go on writing to one that was deleted or replaced."""
+    if file is None:
+        return (0, 0)
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _engine(url: URL, wal: bool) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url, poolclass=StaticPool, connect_args={"timeout": LOCK_WAIT_S})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # else the driver commits before every CREATE TABLE
+        connection.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if wal else 'FULL'}")  # NORMAL keeps a commit over kill -9
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _migrate(connection: Connection) -> None:
+    """Brings the tables up to date, all of it or nothing."""
+    with connection.begin():
+        if inspect(connection).has_table("alembic_version"):
+            found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            if found == HEAD:
+                return
+        from alembic import command  # here: only a new or an old database needs it
+        from alembic.config import Config
+        from alembic.util import CommandError
+
+        config = Config()
+        folder = Path(__file__).parent / "migrations"
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise SQLAlchemyError(str(error)) from error
+
+
+def _write_lease(connection: Connection, session: str, lease: LeaseWrite) -> None:
+    """Changes the session's open lease, or makes one: never a second."""
+    table = tables.leases
+    values = {"opened_at": lease.opened_at, "ended_at": lease.ended_at, "why": lease.why}
+    if lease.row is None:
+        del values["opened_at"]
+    else:
+        values |= msgspec.structs.asdict(lease.row)
+        values["devices"] = _json(lease.row.devices)
+        values["demand"] = _json(lease.row.demand)
+    here = (table.c.session == session) & table.c.ended_at.is_(None)
+    changed = connection.execute(update(table).where(here).values(values)).rowcount
+    if not changed and lease.row is not None:
+        connection.execute(insert(table).values(values))
+
+
+def _write_usage(connection: Connection, key: UsageKey, sums: UsageSums) -> None:
+    table = tables.usage
+    here = (table.c.at == key.at) & (table.c.session == key.session) & (table.c.device == key.device)
+    more = {name: table.c[name] + value for name, value in sums._asdict().items()}
+    if not connection.execute(update(table).where(here).values(more)).rowcount:
+        connection.execute(insert(table).values(**key._asdict(), **sums._asdict()))
+
+
+def _decision(record: DecisionWrite) -> dict[str, object]:
+    decision = record.decision
+    return {
+        "at": record.at,
+        "session": decision.session,
+        "user": record.user,
+        "act": decision.__struct_config__.tag,
+        "why": decision.why,
+        "decision": _json(decision),
+    }
+
+
+def _lease(row: RowMapping) -> LeaseWrite | None:
+    """A row as it was written; None, and logged, for one that cannot be read: it must not hide the others."""
+    facts = {name: row[name] for name in LeaseRow.__struct_fields__}
+    try:
+        facts["devices"] = msgspec.json.decode(row["devices"], type=tuple[str, ...])
+        facts["demand"] = msgspec.json.decode(row["demand"], type=Demand)
+    except msgspec.MsgspecError as error:
+        log.warning("lease %s of session %s cannot be read: %s", row["id"], row["session"], error)
+        return None
+    return LeaseWrite(LeaseRow(**facts), row["opened_at"])
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,60 @@
+"""The past, summed by the database: utilisation and share over time, GPU-seconds by whom and when."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+
+from sqlalchemy import Connection, func, select
+
+from . import tables
+from .journal import BUCKET_S
+from .rows import History, HistoryPoint, HistoryQuery
+
+DAY_S = 86400
+DEFAULT_S = 7 * DAY_S
+POINTS_MAX = 500
+
+
+def history(connection: Connection, query: HistoryQuery, now: float) -> History:
+    """Answers a query. A stretch of BUCKET_S seconds counts when it overlaps the time asked for; GPU-seconds of
+    users in no group are in no group's sum."""
+    table = tables.usage
+    until = now if query.until is None else query.until
+    since = until - DEFAULT_S if query.since is None else query.since
+    asked = (table.c.at > since - BUCKET_S) & (table.c.at <= until)
+    if query.session is not None:
+        asked &= table.c.session == query.session
+    if query.user is not None:
+        asked &= table.c.user == query.user
+    step = BUCKET_S * max(math.ceil((until - since) / (BUCKET_S * POINTS_MAX)), 1)
+
+    begin = (table.c.at - table.c.at % step).label("begin")
+    day = (table.c.at - table.c.at % DAY_S).label("day")
+    gpu_s = func.sum(table.c.gpu_s)
+    held_s, used_s, known_s = func.sum(table.c.held_s), func.sum(table.c.used_s), func.sum(table.c.known_s)
+
+    points = connection.execute(
+        select(begin, held_s, gpu_s, used_s, known_s).where(asked).group_by(begin).order_by(begin)
+    )
+    users = connection.execute(select(table.c.user, gpu_s).where(asked).group_by(table.c.user))
+    in_group = asked & table.c.group.is_not(None)
+    groups = connection.execute(select(table.c.group, gpu_s).where(in_group).group_by(table.c.group))
+    days = connection.execute(select(day, gpu_s).where(asked).group_by(day).order_by(day))
+    return History(
+        since=since,
+        until=until,
+        step_s=step,
+        series=tuple(
+            HistoryPoint(
+                at=at,
+                share=gpu / held if held > 0 else None,
+                utilization=used / known if known > 0 else None,
+                gpu_s=gpu,
+            )
+            for at, held, gpu, used, known in points
+        ),
+        by_user=dict(users.tuples().all()),
+        by_group=dict(groups.tuples().all()),
+        by_day={datetime.fromtimestamp(at, timezone.utc).date().isoformat(): total for at, total in days},
+    )
