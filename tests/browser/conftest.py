@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-PICTURES = Path(__file__).parents[2] / "artifacts"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -19,7 +17,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
 @pytest.fixture(scope="session")
@@ -42,15 +39,3 @@ def page(chromium: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert not [error for error in errors if "gpushare" in error.lower()], errors
-
-
-def picture(page: Page, name: str) -> None:
-    """The window as it is now, as artifacts/<name>.png."""
-    PICTURES.mkdir(exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png")
-
-
-def theme(page: Page, name: str) -> None:
-    """Switches JupyterLab's theme, as the settings menu does, and waits until it is there."""
-    page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
-    page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
