@@ -9,7 +9,6 @@ from playwright.sync_api import Page, expect
 
 from jupyter_gpushare.demo.servers import Server, serving
 from jupyter_gpushare.demo.story import tell
-
 from tests.browser.look import DARK, LIGHT, picture, theme
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
