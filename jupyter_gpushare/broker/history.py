@@ -31,7 +31,7 @@ def history(connection: Connection, query: HistoryQuery, now: float) -> History:
 
     begin = (table.c.at - table.c.at % step).label("begin")
     day = (table.c.at - table.c.at % DAY_S).label("day")
-    gpu_s = func.sum(table.c.gpu_s)
+    gpu_s = func.sum(table.c.gpu_s).label("gpu_s")
     held_s, used_s, known_s = func.sum(table.c.held_s), func.sum(table.c.used_s), func.sum(table.c.known_s)
 
     points = connection.execute(
@@ -54,7 +54,7 @@ def history(connection: Connection, query: HistoryQuery, now: float) -> History:
             )
             for at, held, gpu, used, known in points
         ),
-        by_user=dict(users.tuples().all()),
-        by_group=dict(groups.tuples().all()),
+        by_user={row.user: row.gpu_s for row in users},
+        by_group={row.group: row.gpu_s for row in groups},
         by_day={datetime.fromtimestamp(at, timezone.utc).date().isoformat(): total for at, total in days},
     )

@@ -224,6 +224,7 @@ class Ledger:
 
         database = Database(self._url)
         pause_s = 0.0
+        asks: list[Ask] = []
         try:
             closing = False
             while not closing:
@@ -252,7 +253,7 @@ class Ledger:
                 if not self._closing:
                     self._trouble = "The ledger stopped because of an error of its own; the server's log has it."
                 self._closing = True
-                _refuse(self._asks, "The ledger is closed.")
+                _refuse(asks + self._asks, "The ledger is closed.")
 
     def _await_work(self, pause_s: float) -> bool:
         """Waits until something is to be done, but `pause_s` at least unless somebody asks. Whether it is the last."""
@@ -272,9 +273,9 @@ class Ledger:
 
     def _take(self) -> tuple[Journal, list[Ask]]:
         with self._wake:
-            taken = self._journal, self._asks
+            journal, asks = self._journal, self._asks
             self._journal, self._asks, self._lazy_until = Journal(), [], None
-            return taken
+        return journal, [ask for ask in asks if ask[1].set_running_or_notify_cancel()]  # not those given up
 
     def _put_back(self, journal: Journal) -> None:
         """What could not be written comes before what was noted meanwhile."""
@@ -307,16 +308,15 @@ def _answer(database: Database, asks: list[Ask]) -> None:
     from .database import Trouble
 
     for question, answer in asks:
-        if answer.set_running_or_notify_cancel():
-            try:
-                answer.set_result(question(database))
-            except Trouble as trouble:
-                answer.set_exception(Unavailable(str(trouble)))
+        try:
+            answer.set_result(question(database))
+        except Trouble as trouble:
+            answer.set_exception(Unavailable(str(trouble)))
 
 
 def _refuse(asks: list[Ask], message: str) -> None:
     for _, answer in asks:
-        if answer.set_running_or_notify_cancel():
+        if not answer.done():
             answer.set_exception(Unavailable(message))
 
 
