@@ -1,0 +1,411 @@
+"""What admins set, checked: `c.GPUShare.…` and `c.Policy.…`, and the frozen numbers the core takes.
+
+A value that is not usable raises TraitError with one line: the trait, the value, what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import socket
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import msgspec
+from traitlets import Bool, Bunch, Dict, Enum, Float, List, TraitError, TraitType, Unicode, default, validate
+from traitlets.config import Configurable
+
+from . import model
+from .core import policy
+from .errors import BadDemand
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
+_DAYS = re.compile(rf"({'|'.join(DAYS)})(?:-({'|'.join(DAYS)}))?")
+_OBJECTIVES = tuple(policy.Weights.__dataclass_fields__)
+Wanted = TypeVar("Wanted")
+
+
+def _unusable(trait: TraitType, owner: object, value: object, allowed: str) -> NoReturn:
+    shown = " ".join(repr(value).split())
+    raise TraitError(f"{type(owner).__name__}.{trait.name}: {shown} is not usable; {allowed.rstrip('.')}.")
+
+
+class OneLine:
+    """A trait that says what is wrong with a value in the house's form."""
+
+    def error(self, obj: Any, value: Any, error: Exception | None = None, info: str | None = None) -> NoReturn:
+        _unusable(self, obj, value, f"it must be {info or self.info()}")
+
+
+class Choice(OneLine, Enum):
+    def info(self, as_rst: bool = False) -> str:
+        return "one of " + ", ".join(repr(value) for value in self.values)
+
+
+class Text(OneLine, Unicode):
+    pass
+
+
+class Switch(OneLine, Bool):
+    pass
+
+
+class Table(OneLine, Dict):
+    pass
+
+
+class Entries(OneLine, List):
+    pass
+
+
+class Number(OneLine, Float):
+    """A finite number within bounds; an int where it counts something. None only where that is its default."""
+
+    def __init__(
+        self,
+        default_value: float | None,
+        *,
+        least: float = 0.0,
+        most: float = math.inf,
+        whole: bool = False,
+        help: str,  # noqa: A002  traitlets' name
+    ) -> None:
+        super().__init__(default_value, allow_none=default_value is None, help=help)
+        self.least, self.most, self.whole = least, most, whole
+
+    def info(self) -> str:
+        bounds = f"of at least {self.least:g}" + ("" if math.isinf(self.most) else f" and at most {self.most:g}")
+        return f"a {'whole ' if self.whole else ''}number {bounds}" + (" or None" if self.allow_none else "")
+
+    def validate(self, obj: Any, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self.error(obj, value)
+        if not self.least <= value <= self.most or (self.whole and value != int(value)):
+            self.error(obj, value)
+        return int(value) if self.whole else float(value)
+
+
+def _as(proposal: Bunch, wanted: type[Wanted]) -> Wanted:
+    """The proposed value as that type. The error names the place inside it."""
+    try:
+        return msgspec.convert(proposal.value, wanted)
+    except msgspec.ValidationError as error:
+        _unusable(proposal.trait, proposal.owner, proposal.value, str(error))
+
+
+class GPUShare(Configurable):
+    """What this server lends to its kernels, and where it keeps and asks for what it knows."""
+
+    devices = Choice(
+        ("auto", "nvml", "simulated", "off"),
+        "auto",
+        help="""
+        Which GPUs are lent: `auto` those that NVML shows, none where there is no NVML; `nvml` the same, but its absence
+        is reported as a fault; `simulated` those of `simulated_inventory`; `off` none, kernels start as without us.
+        """,
+    ).tag(config=True)
+    simulated_inventory = Text(
+        "2x4xA100",
+        help="The simulated GPUs: `<servers>x<devices>x<model>`, such as `1x2xA100`, or the path of a JSON file.",
+    ).tag(config=True)
+    broker_url = Text(
+        "",
+        help="""
+        The broker to ask. Empty: the machine's shared broker if its socket is there, else one in this server.
+        Otherwise a broker's base URL (`https://…/services/gpushare/`) or `unix:///run/gpushare/broker.sock`.
+        """,
+    ).tag(config=True)
+    ledger_url = Text(
+        "",
+        help="""
+        Where leases, usage and decisions are kept: any SQLAlchemy URL, such as `sqlite:////srv/gpushare/ledger.sqlite`
+        or `postgresql+psycopg://user:password@host/gpushare`. Empty: SQLite on a local disk, in `/var/lib/gpushare` if
+        that folder can be written, else in a folder of the user's that is not on a network file system.
+        """,
+    ).tag(config=True)
+    bus_url = Text("", help="How broker and GPU servers talk. Empty: within this process; or `nats://host:4222`.").tag(
+        config=True
+    )
+    mask_format = Choice(
+        ("uuid", "index"),
+        "uuid",
+        help="""
+        How devices are named in CUDA_VISIBLE_DEVICES: `uuid`, or `index` for old libraries that call `int()` on it
+        (always together with CUDA_DEVICE_ORDER=PCI_BUS_ID).
+        """,
+    ).tag(config=True)
+    terminals = Choice(
+        ("leave", "hide"),
+        "leave",
+        help="What a JupyterLab terminal sees: `leave` the server's own mask, or `hide` every GPU.",
+    ).tag(config=True)
+    server_name = Text(help="This machine's name in the cluster; its host name by default.").tag(config=True)
+    default_gpus = Number(
+        0.1,
+        help="""
+        What a kernel gets that asks for nothing: 0 no GPU; below 1 that share of one device is guaranteed and may burst
+        to all of it; a whole number n: n devices, lent to others while idle.
+        """,
+    ).tag(config=True)
+    default_exclusive = Switch(
+        False, help="Whether a kernel that asks for nothing has its device to itself while it holds it."
+    ).tag(config=True)
+    when_full = Choice(
+        ("wait", "cpu", "fail"),
+        "wait",
+        help="""
+        What becomes of a start that needs whole devices when none is free: `wait` up to `start_wait_s`, then start
+        without a GPU and keep the place in line; `cpu` at once; `fail` with a clear message.
+        """,
+    ).tag(config=True)
+    start_wait_s = Number(10, most=600, help="Seconds such a start may wait.").tag(config=True)
+    max_devices_per_user = Number(
+        0, whole=True, help="Devices a user may hold over all of their servers and sessions; 0: no cap."
+    ).tag(config=True)
+    simulated_user = Text(
+        "", help="Owner of this server's sessions, for demonstrations; only with `devices = 'simulated'`."
+    ).tag(config=True)
+    sample_interval_s = Number(1.0, least=0.1, most=60, help="Seconds between two readings of NVML.").tag(config=True)
+    lease_ttl_s = Number(
+        15,
+        least=1,
+        help="Seconds without a sign of life from its server after which a lease ends, once its processes are gone.",
+    ).tag(config=True)
+    lock_dir = Text(
+        help="""
+        Machine-wide folder whose files say which broker has which device; GPUSHARE_LOCK_DIR by default. Empty: the
+        machine's usual place. Every broker of a machine must use the same.
+        """
+    ).tag(config=True)
+
+    @default("server_name")
+    def _host_name(self) -> str:
+        return socket.gethostname() or "localhost"
+
+    @default("lock_dir")
+    def _lock_dir_of_environment(self) -> str:
+        return os.environ.get("GPUSHARE_LOCK_DIR", "")
+
+    @validate("simulated_inventory")
+    def _inventory_is_known(self, proposal: Bunch) -> str:
+        value = proposal.value
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x\S.*", value) and not Path(value).is_file():
+            allowed = "it must be <servers>x<devices>x<model>, such as 1x2xA100, or the path of a JSON file"
+            _unusable(proposal.trait, self, value, allowed)
+        return value
+
+    @validate("broker_url", "ledger_url", "bus_url")
+    def _url_is_known(self, proposal: Bunch) -> str:
+        form, allowed = {
+            "broker_url": (r"https?://[^/\s]\S*|unix:///\S+", "it must be empty, http(s)://…, or unix:///path"),
+            "ledger_url": (r"[a-z0-9_+]+://\S*", "it must be empty, sqlite:////path, or another SQLAlchemy URL"),
+            "bus_url": (r"(nats|tls)://[^/\s]\S*", "it must be empty or nats://host:port"),
+        }[proposal.trait.name]
+        if proposal.value and not re.fullmatch(form, proposal.value):
+            shown = re.sub(r"://[^@/]*@", "://…@", proposal.value)  # a password does not belong in a log
+            _unusable(proposal.trait, self, shown, allowed)
+        return proposal.value
+
+    @validate("server_name")
+    def _name_is_a_word(self, proposal: Bunch) -> str:
+        if not re.fullmatch(r"[^\s/]{1,253}", proposal.value):
+            _unusable(proposal.trait, self, proposal.value, "it must be a name without spaces and slashes")
+        return proposal.value
+
+    @validate("default_gpus")
+    def _gpus_can_be_given(self, proposal: Bunch) -> float:
+        try:
+            model.checked(model.Demand(gpus=proposal.value))
+        except BadDemand:
+            allowed = "allowed are 0, a fraction below 1, or a whole number"
+            _unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
+
+    @validate("simulated_user")
+    def _only_simulated(self, proposal: Bunch) -> str:
+        if proposal.value and self.devices != "simulated":
+            allowed = "it is only for devices = 'simulated': a real session's owner is who started the server"
+            _unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
+
+
+class _Period(msgspec.Struct, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
+    """An entry of `Policy.schedule`. One whose end is not after its start goes past midnight."""
+
+    start: Annotated[str, msgspec.Meta(pattern=_TIME)]
+    end: Annotated[str, msgspec.Meta(pattern=_TIME)]
+    weights: dict[str, float]
+    days: str = "mon-sun"
+
+    def holds(self, when: datetime) -> bool:
+        now, today = f"{when:%H:%M}", when.weekday()
+        if self.start < self.end:
+            return self.start <= now < self.end and today in _days(self.days)
+        began = today if now >= self.start else (today - 1) % 7
+        return (now >= self.start or now < self.end) and began in _days(self.days)
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `Policy.groups`; guarantee and cap in devices."""
+
+    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    members: list[str] = []
+    guarantee: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    cap: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    servers: list[str] | None = None
+
+
+def _days(text: str) -> set[int]:
+    """Week days, Monday 0, of ``mon-fri`` or ``sat,sun``. Raises ValueError."""
+    days: set[int] = set()
+    for part in text.lower().replace(" ", "").split(","):
+        found = _DAYS.fullmatch(part)
+        if found is None:
+            raise ValueError(text)
+        first, last = DAYS.index(found[1]), DAYS.index(found[2] or found[1])
+        days |= {day % 7 for day in range(first, last + 1 if last >= first else last + 8)}
+    return days
+
+
+class Policy(Configurable):
+    """When GPUs are lent, stretched and taken back. What a broker elsewhere decides follows that broker's Policy."""
+
+    idle_after_s = Number(
+        None,
+        help="""
+        Seconds without computing after which a device is taken back (unbound, parked) when somebody waits for it.
+        None: the break-even of that session's own pauses and what parking it costs.
+        """,
+    ).tag(config=True)
+    warn_before_s = Number(5, help="Seconds of notice before parking; its owner can veto it by a pin.").tag(config=True)
+    stop_after_s = Number(3600, help="As `idle_after_s`, for stopping a kernel.").tag(config=True)
+    stop_warn_s = Number(300, help="Seconds of notice before a kernel is stopped.").tag(config=True)
+    reclaim = Choice(
+        ("contended", "always", "never"),
+        "contended",
+        help="""
+        When idle devices are taken back: `contended` only while somebody waits, `always` also without (for clouds that
+        scale down), `never`.
+        """,
+    ).tag(config=True)
+    stop_idle_kernels = Switch(
+        False, help="Whether the last rung of the ladder is in use: stopping a kernel, which loses its state."
+    ).tag(config=True)
+    off_lease = Choice(
+        ("charge", "warn", "stop"),
+        "charge",
+        help="""
+        What becomes of a user's process on a device they do not hold: `charge` counts and shows it, `warn` also tells
+        them, `stop` ends it.
+        """,
+    ).tag(config=True)
+    busy_limit_s = Number(0, help="Seconds one cell may run without ever using its GPU; 0: no limit.").tag(config=True)
+    expand_above = Number(0.9, most=1, help="A session that uses more of its share gets more, if there is room.").tag(
+        config=True
+    )
+    shrink_below = Number(0.3, most=1, help="One that uses less of it gives some up, if somebody waits.").tag(
+        config=True
+    )
+    window_s = Number(30, least=1, help="Seconds over which the two are observed.").tag(config=True)
+    half_life_s = Number(86400, least=1, help="Seconds after which past usage counts half in fair share.").tag(
+        config=True
+    )
+    weights = Table(
+        help="""
+        How much each objective counts: `utilization`, `completion`, `fairness`, `energy`; each at least 0. Those not
+        named keep their default.
+        """
+    ).tag(config=True)
+    schedule = Entries(
+        help="""
+        Other weights at certain times, the first match counts:
+        `[{"from": "09:00", "to": "18:00", "days": "mon-fri", "weights": {"completion": 2.0}}]`, in local time.
+        """
+    ).tag(config=True)
+    data = Table(help='Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`.').tag(
+        config=True
+    )
+    groups = Table(
+        help="""
+        Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"], "guarantee": 4, "cap": 8,
+        "servers": ["alpha"]}}`; guarantee and cap in devices. Hub groups are read by themselves.
+        """
+    ).tag(config=True)
+
+    @default("weights")
+    def _default_weights(self) -> dict[str, float]:
+        return {name: getattr(policy.Weights(), name) for name in _OBJECTIVES}
+
+    @validate("weights")
+    def _weights_can_be_used(self, proposal: Bunch) -> dict[str, float]:
+        return self._checked(proposal, self._default_weights() | _as(proposal, dict[str, float]))
+
+    def _checked(self, proposal: Bunch, weights: dict[str, float]) -> dict[str, float]:
+        try:
+            policy.Weights(**weights)
+        except (TypeError, BadDemand):
+            allowed = f"it may name {', '.join(_OBJECTIVES)}, each at least 0 and one greater than 0"
+            _unusable(proposal.trait, self, proposal.value, allowed)
+        return weights
+
+    @validate("schedule")
+    def _schedule_can_be_kept(self, proposal: Bunch) -> list[dict[str, Any]]:
+        for period in _as(proposal, list[_Period]):
+            self._checked(proposal, self.weights | period.weights)
+            try:
+                _days(period.days)
+            except ValueError:
+                _unusable(proposal.trait, self, proposal.value, "days must be such as 'mon-fri' or 'sat,sun'")
+        return proposal.value
+
+    @validate("data")
+    def _data_has_servers(self, proposal: Bunch) -> dict[str, list[str]]:
+        return _as(proposal, dict[str, list[str]])
+
+    @validate("groups")
+    def _groups_can_be_used(self, proposal: Bunch) -> dict[str, dict[str, Any]]:
+        _as(proposal, dict[str, _Group])
+        return proposal.value
+
+    @validate("expand_above", "shrink_below")
+    def _thresholds_apart(self, proposal: Bunch) -> float:
+        if self.shrink_below >= self.expand_above:
+            allowed = f"shrink_below ({self.shrink_below:g}) must be less than expand_above ({self.expand_above:g})"
+            _unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
+
+    def frozen(self, when: datetime | None = None) -> policy.Policy:
+        """The numbers as the core takes them, with the weights in force at that local time."""
+        weights = self.weights
+        if when is not None:
+            periods = msgspec.convert(self.schedule, list[_Period])
+            weights = weights | next((period.weights for period in periods if period.holds(when)), {})
+        return policy.Policy(
+            idle_after_s=self.idle_after_s,
+            warn_before_s=self.warn_before_s,
+            stop_after_s=self.stop_after_s,
+            stop_warn_s=self.stop_warn_s,
+            reclaim=self.reclaim,
+            stop_idle_kernels=self.stop_idle_kernels,
+            expand_above=self.expand_above,
+            shrink_below=self.shrink_below,
+            window_s=self.window_s,
+            half_life_s=self.half_life_s,
+            weights=policy.Weights(**weights),
+        )
+
+    def user_weights(self) -> dict[str, float]:
+        """Each named user's part of the cluster relative to others': that of their heaviest group."""
+        weights: dict[str, float] = {}
+        for group in msgspec.convert(self.groups, dict[str, _Group]).values():
+            for member in group.members:
+                weights[member] = max(weights.get(member, 0.0), group.weight)
+        return weights
+
+    def group_of(self, user: str) -> str | None:
+        """The first group that names this user."""
+        groups = msgspec.convert(self.groups, dict[str, _Group])
+        return next((name for name, group in groups.items() if user in group.members), None)
