@@ -1,0 +1,264 @@
+"""Who gets devices now: new sessions are bound, waiting cells and whole demands are leased, parked sessions come back.
+
+Everybody is asked in fair order. A binding holds nothing, so it is given at once; a lease commits a guarantee, so it
+waits for room. The first in line of each server that has to wait keeps what it will need there: those behind may
+fill other gaps, but not that one: backfilling with one reservation (Lifka, "The ANL/IBM SP Scheduling System", 1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..model import Place, Refuse, ResumeSession
+from . import fairness
+from .choose import choose, place
+from .draft import Draft
+from .fitness import fitness
+from .policy import Policy
+from .room import EPS, need_of, reachable
+from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
+
+BATCH = 256  # sessions that are scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
+SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
+RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
+RESUME_LEAST = 512 * 2**20
+
+
+def admit(draft: Draft, now: float, policy: Policy) -> Draft:
+    """Binds, leases and resumes whom there is room for; the others are `draft.blocked`, in order."""
+    state = draft.state
+    held = _held_by_user(draft)
+    left = {"bind": BATCH, "lease": BATCH}
+    for session in _line(state, now, policy):
+        starts = draft.rows(session).size == 0
+        wish = "bind" if starts and not _must_lease(state, session) else "lease"
+        if left[wish] == 0:
+            continue
+        left[wish] -= 1
+        reason = refusal(state, session) if starts else None
+        if reason is not None:
+            draft.decisions.append(Refuse(session=state.sessions.id[session], why=reason))
+        elif wish == "bind":
+            _bind(draft, session, policy)
+        elif not _lease(draft, session, held, policy):
+            draft.blocked.append(session)
+            _reserve(draft, session)
+    return draft
+
+
+def refusal(state: State, session: int) -> str | None:
+    """Why no device can ever be given for this demand as the cluster is; None when one can."""
+    asks, have = state.sessions, state.devices
+    allowed = np.flatnonzero(state.allowed[asks.allowed[session]])
+    count = int(asks.count[session])
+    if count * asks.guarantee[session] > state.users.cap[asks.user[session]] + EPS:
+        return "over_limit"
+    if allowed.size == 0:
+        return "no_such_device"
+    if np.bincount(have.server[allowed]).max() < count:
+        return "too_few_devices"
+    small = have.memory_total[allowed] < asks.memory[session]
+    large = have.server[allowed[~small]]
+    if large.size == 0 or np.bincount(large).max() < count:
+        return "memory_too_large"
+    return None
+
+
+def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
+    """On which of these devices a lifted session can be leased now: with its own guarantee, and on lent room."""
+    state, room = draft.state, draft.room
+    asks, have = state.sessions, state.devices
+    guarantee = float(asks.guarantee[session])
+    alone = room.holders[devices] < 0.5
+    unmanaged = have.blocked[devices]
+    limit, promised = room.capacity[devices], room.memory[devices] + draft.ahead_memory[devices]
+    open_ = promised + resident(draft, session, devices) <= limit + SLACK
+    if np.isnan(asks.memory[session]):  # nobody else's memory is at stake where nobody is
+        open_ |= alone & np.isnan(limit) & (draft.ahead[devices] == 0)
+    open_ &= have.offered[devices] & (room.closed[devices] < 0.5)
+    single = have.single[devices]
+    open_ &= ~single | (alone & ~unmanaged)
+    if asks.exclusive[session]:
+        open_ &= alone
+    if asks.whole[session]:
+        open_ &= ~unmanaged
+    ahead = draft.ahead[devices]
+    own = open_ & (room.committed[devices] + ahead + guarantee <= 1.0 + EPS)
+    if asks.whole[session] or draft.parked[session]:
+        return own, np.zeros_like(own)
+    return own, open_ & (room.bursting[devices] + ahead + guarantee <= 1.0 + EPS)
+
+
+def resident(draft: Draft, session: int, devices: Ints) -> Floats:
+    """(C,) bytes that must be free on each device for the session to run there."""
+    need = need_of(draft.state, session, draft.room.capacity[devices])
+    return np.maximum(need, restoring(draft.state, session)) if draft.parked[session] else need
+
+
+def restoring(state: State, session: int) -> int:
+    """Bytes that must be free on each device before a parked session is brought back (rule 8)."""
+    each = float(state.sessions.parked_bytes[session]) / max(int(state.sessions.count[session]), 1)
+    return int(each + max(RESUME_EXTRA * each, RESUME_LEAST))
+
+
+def candidates(draft: Draft, session: int) -> Ints:
+    """Rows of the devices it could be leased on: all that are allowed, or its own where its mask or memory ties it."""
+    state, asks = draft.state, draft.state.sessions
+    own = draft.devices(session)
+    if draft.parked[session]:
+        # a checkpoint returns to its machine and to the same kind of device
+        there = reachable(state, session)
+        alike = np.isin(state.devices.server[there], state.devices.server[own])
+        return there[alike & np.isin(state.devices.model[there], state.devices.model[own])]
+    tied = own.size > 0 and (asks.context[session] or asks.bursting[session] or not asks.cooperative[session])
+    return own if tied else reachable(state, session)
+
+
+def waits(state: State) -> Bools:
+    """(S,) wants a place, a lease, or its memory back."""
+    asks, held = state.sessions, state.placements
+    size = len(asks.id)
+    placed, leased = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    placed[held.session] = True
+    leased[held.session[held.lease]] = True
+    alive = (asks.count > 0) & ~np.isin(asks.state, (LOST, DEAD, PARKING, RESUMING))
+    computes = asks.gated | asks.bursting
+    start = ~placed & ((asks.state == WAITING) | computes) & ~asks.context
+    cell = placed & (asks.gated | (asks.bursting & ~leased))
+    back = placed & (asks.state == PARKED) & computes
+    result: Bools = alive & np.where(asks.state == PARKED, back, start | cell)
+    return result
+
+
+def _line(state: State, now: float, policy: Policy) -> Iterator[int]:
+    """Sessions that want something, who is next first."""
+    wanting = waits(state)
+    if not wanting.any():
+        return
+    capacity = float(state.devices.offered.sum())
+    priority = fairness.priority(state.users, capacity, policy)
+    order = fairness.order(state.sessions, state.users, priority, now, policy)
+    for session in order.tolist():
+        if wanting[session]:
+            wanting[session] = False
+            yield session
+    yield from sorted(np.flatnonzero(wanting).tolist(), key=state.sessions.id.__getitem__)
+
+
+def _must_lease(state: State, session: int) -> bool:
+    asks = state.sessions
+    return bool(asks.whole[session] or asks.gated[session] or asks.bursting[session])
+
+
+def _held_by_user(draft: Draft) -> Floats:
+    """(U,) devices that each user's leases commit."""
+    rows = np.flatnonzero(draft.lease)
+    asks = draft.state.sessions
+    sessions = draft.session[rows]
+    held: Floats = np.bincount(asks.user[sessions], asks.guarantee[sessions], len(draft.state.users.name))
+    return held
+
+
+def _bind(draft: Draft, session: int, policy: Policy) -> None:
+    """Chooses devices for a new session. They hold nothing yet, so room is a preference and not a condition."""
+    devices = reachable(draft.state, session)
+    own, lent = fits(draft, session, devices)
+    scored = fitness(draft.state, draft.room, session, devices, policy)
+    chosen = choose(draft.state, session, devices, scored.total + 20.0 * own + 10.0 * lent)
+    if chosen is not None:
+        place(draft, session, scored, chosen, own | lent, why="bound", lease=False)
+
+
+def _lease(draft: Draft, session: int, held: Floats, policy: Policy) -> bool:
+    """Grants a lease, or the way back from host memory, if there is room now."""
+    asks = draft.state.sessions
+    rows = draft.rows(session)
+    user, wanted = asks.user[session], float(asks.guarantee[session] * asks.count[session])
+    running = bool(asks.bursting[session])
+    fresh = not draft.lease[rows].any()
+    if rows.size and not draft.parked[session] and not fresh and not draft.borrowed[rows].any():
+        _admit_holder(draft, session)
+        return True
+    if fresh and not running and held[user] + wanted > draft.state.users.cap[user] + EPS:
+        return False
+    devices = candidates(draft, session)
+    draft.lift(session)
+    own, lent = fits(draft, session, devices)
+    scored = fitness(draft.state, draft.room, session, devices, policy)
+    stays = np.isin(devices, draft.device[rows])
+    order = scored.total + 0.1 * stays
+    if draft.parked[session]:
+        order = order + 10.0 * stays
+    if asks.exclusive[session]:
+        order = order - draft.room.placed[devices]
+    borrowed = False
+    chosen = choose(draft.state, session, devices, np.where(own, order, -np.inf))
+    if chosen is None:
+        chosen, borrowed = choose(draft.state, session, devices, np.where(lent, order, -np.inf)), True
+    if chosen is None and running and rows.size and not draft.parked[session]:
+        chosen = np.arange(devices.size)  # it computes already and cannot wait
+    if chosen is None:
+        draft.settle(session)
+        return False
+    draft.bursting[session] = _computes(draft, session)
+    if draft.parked[session]:
+        _resume(draft, session, devices[chosen])
+    else:
+        why = "lent" if borrowed else "room"
+        place(draft, session, scored, chosen, own | lent, why=why, lease=True, borrowed=borrowed)
+    if fresh:
+        held[user] += wanted
+    return True
+
+
+def _computes(draft: Draft, session: int) -> bool:
+    asks = draft.state.sessions
+    return bool(asks.gated[session] or asks.bursting[session])
+
+
+def _admit_holder(draft: Draft, session: int) -> None:
+    """Lets the cell of a session run that holds its guarantee: others had it only while it was idle."""
+    draft.lift(session)
+    draft.bursting[session] = True
+    draft.settle(session)
+    devices = draft.uuids(draft.devices(session))
+    draft.decisions.append(
+        Place(session=draft.state.sessions.id[session], why="guarantee", devices=devices, lease=True)
+    )
+
+
+def _resume(draft: Draft, session: int, devices: Ints) -> None:
+    """Brings a lifted parked session back, each part to its old device where it can be."""
+    old = draft.devices(session)
+    moved = [device for device in devices.tolist() if device not in old]
+    new = [device if device in devices else moved.pop(0) for device in old.tolist()]
+    draft.parked[session] = False
+    draft.put(session, devices, lease=True)
+    draft.settle(session)
+    names = draft.state.devices.uuid
+    draft.decisions.append(
+        ResumeSession(
+            session=draft.state.sessions.id[session],
+            why="room",
+            devices={names[a]: names[b] for a, b in zip(old.tolist(), new, strict=True)},
+            memory=restoring(draft.state, session),
+        )
+    )
+
+
+def _reserve(draft: Draft, session: int) -> None:
+    """Keeps what this session will need on the devices it is likeliest to get, once per server."""
+    state, room = draft.state, draft.room
+    devices = candidates(draft, session)
+    devices = devices[~(state.devices.blocked[devices] & bool(state.sessions.whole[session]))]
+    kept = np.bincount(state.devices.server, draft.ahead, len(state.servers)) > 0
+    devices = devices[~kept[state.devices.server[devices]]]
+    if devices.size == 0:
+        return
+    chosen = choose(state, session, devices, -(room.bursting[devices] + 0.1 * room.committed[devices]))
+    if chosen is None:
+        return
+    draft.kept[session] = devices[chosen]
+    draft.keep(session, devices[chosen])

@@ -1,0 +1,104 @@
+"""Which of the scored devices a session gets, and the placement with its reasons."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..model import Alternative, Place, Term
+from . import explain
+from .draft import Draft
+from .fitness import TERMS, Fitness
+from .state import Bools, Floats, Ints, State
+
+ALTERNATIVES = 3
+TIE = 1e-9
+
+
+def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | None:
+    """Indices into `devices` of the best ones, as many as the session asks for and all on one server.
+
+    `order` (C,): higher is better, -inf is out. Equals are settled by uuid. None where there are not enough.
+    """
+    count = int(state.sessions.count[session])
+    usable = np.flatnonzero(order > -np.inf)
+    if usable.size < count:
+        return None
+    names = state.devices.uuid
+    if count == 1:
+        ties = usable[order[usable] >= order[usable].max() - TIE]
+        return ties[[0]] if ties.size == 1 else np.array([min(ties.tolist(), key=lambda i: names[devices[i]])])
+    by_name = np.array(sorted(usable.tolist(), key=lambda i: names[devices[i]]))
+    ranked = by_name[np.argsort(-np.round(order[by_name], 9), kind="stable")]
+    server = state.devices.server[devices[ranked]]
+    grouped = np.argsort(server, kind="stable")
+    starts = np.searchsorted(server[grouped], np.unique(server))
+    groups = [group[:count] for group in np.split(ranked[grouped], starts[1:]) if group.size >= count]
+    return max(groups, key=lambda group: float(order[group].sum()), default=None)
+
+
+def place(
+    draft: Draft,
+    session: int,
+    scored: Fitness,
+    chosen: Ints,
+    ready: Bools,
+    *,
+    why: str,
+    lease: bool,
+    borrowed: bool = False,
+) -> None:
+    """Decides a placement and puts it into the draft. `ready` (C,): the devices that could be leased now.
+
+    The session must be lifted if it was placed before; the share is filled in when all shares are known.
+    """
+    devices = scored.devices[chosen]
+    terms, alternatives = reasons(draft, session, scored, chosen, ready)
+    draft.put(session, devices, lease=lease, borrowed=borrowed)
+    draft.settle(session)
+    draft.decisions.append(
+        Place(
+            session=draft.state.sessions.id[session],
+            why=why,
+            devices=draft.uuids(devices),
+            lease=lease,
+            borrowed=borrowed,
+            fitness=float(scored.total[chosen].mean()),
+            terms=terms,
+            alternatives=alternatives,
+        )
+    )
+
+
+def reasons(
+    draft: Draft, session: int, scored: Fitness, chosen: Ints, ready: Bools
+) -> tuple[tuple[Term, ...], tuple[Alternative, ...]]:
+    """The named terms of the chosen devices, and the best others with the term that decided against each."""
+    state, best = draft.state, int(chosen[0])
+    values = scored.values[:, chosen].mean(axis=1)
+    terms = tuple(
+        Term(
+            name=name,
+            value=float(values[i]),
+            weight=float(scored.weights[i]),
+            text=explain.term(state, draft.room, session, int(scored.devices[best]), name),
+        )
+        for i, name in enumerate(TERMS)
+    )
+    others = np.setdiff1d(np.arange(scored.devices.size), chosen)
+    if others.size > ALTERNATIVES:
+        others = others[np.argpartition(-scored.total[others], ALTERNATIVES - 1)[:ALTERNATIVES]]
+    ranked = sorted(others.tolist(), key=lambda i: (-scored.total[i], state.devices.uuid[scored.devices[i]]))
+    return terms, tuple(_alternative(draft, session, scored, best, i, bool(ready[i])) for i in ranked)
+
+
+def _alternative(draft: Draft, session: int, scored: Fitness, best: int, other: int, ready: bool) -> Alternative:
+    """Why this device lost against the best one."""
+    device = int(scored.devices[other])
+    lost_by = scored.weights * (scored.values[:, best] - scored.values[:, other])
+    decisive = TERMS[int(np.argmax(lost_by))] if ready and lost_by.max() > TIE else "tie" if ready else "room"
+    return Alternative(
+        device=draft.state.devices.uuid[device],
+        fitness=float(scored.total[other]),
+        decisive=decisive,
+        text=explain.alternative(draft.state, draft.room, session, device, decisive),
+    )

@@ -1,0 +1,61 @@
+"""What to do next: the stages of the one decision loop, and the reasons behind a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..model import Alternative, Decision, Term
+from .admit import admit, fits
+from .choose import choose, reasons
+from .draft import Draft, draft_of
+from .evacuate import evacuate
+from .fitness import fitness
+from .ladder import take_back
+from .lend import lend
+from .policy import Policy
+from .state import Floats, State
+
+Stage = Callable[[Draft, float, Policy], Draft]
+
+STAGES: tuple[Stage, ...] = (admit, evacuate, take_back, lend)
+
+
+def decide(state: State, now: float, policy: Policy) -> list[Decision]:
+    """What to do next. Same state, time and policy give the same decisions.
+
+    Each stage sees what the stages before it decided. What a decision frees is granted by the next call, when it is
+    known to be free; so ask again after carrying out a list that was not empty.
+    """
+    draft = draft_of(state)
+    for stage in STAGES:
+        draft = stage(draft, now, policy)
+    return draft.decisions
+
+
+def placement(state: State, session: int, policy: Policy) -> tuple[Floats, tuple[Term, ...], tuple[Alternative, ...]]:
+    """How well each device suits a session, and why it is, or would be, where it is.
+
+    Returns
+    -------
+    fitness : (D,) NaN where it may not go
+    terms : of the devices it is placed on, else of the best ones; empty where there are none
+    alternatives : the best others, each with the term that decided against it
+    """
+    draft = draft_of(state)
+    own = draft.devices(session)
+    devices = np.union1d(np.flatnonzero(state.allowed[state.sessions.allowed[session]] & state.devices.offered), own)
+    draft.lift(session)
+    scored = fitness(state, draft.room, session, devices, policy)
+    ready_own, ready_lent = fits(draft, session, devices)
+    ready = ready_own | ready_lent
+    chosen = np.flatnonzero(np.isin(devices, own))
+    if chosen.size == 0:
+        best = choose(state, session, devices, scored.total + 10.0 * ready)
+        chosen = chosen if best is None else best
+    everywhere = np.full(len(state.devices.uuid), np.nan)
+    everywhere[devices] = scored.total
+    if chosen.size == 0:
+        return everywhere, (), ()
+    return everywhere, *reasons(draft, session, scored, chosen, ready)

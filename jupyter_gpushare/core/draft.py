@@ -1,0 +1,186 @@
+"""The plan that the stages of `decide` share: the state as it will be once the decisions so far are carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from ..model import Decision
+from .room import Room, need_of, room_of
+from .state import PARKED, Bools, Floats, Ints, Placements, State
+
+FREE = -1  # `session` of a row that holds no placement
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A working copy of placements and sessions, changed in place by the stages, one after another.
+
+    Attributes
+    ----------
+    session, device, lease, borrowed, share, target, share_since, use, memory_used : as in Placements, with rows to
+        spare; `session` is FREE where there is none
+    bursting, parked : (S,) as in the state, then as decided
+    room : what each device has left
+    ahead, ahead_memory : (D,) share and bytes kept for who is next in line and could not be admitted
+    blocked : sessions that wait and could not be admitted, in order
+    kept : for whom `ahead` is kept, and on which devices
+    decisions : what was decided so far
+    """
+
+    state: State
+    session: Ints
+    device: Ints
+    lease: Bools
+    borrowed: Bools
+    share: Floats
+    target: Floats
+    share_since: Floats
+    use: Floats
+    memory_used: Floats
+    bursting: Bools
+    parked: Bools
+    room: Room
+    ahead: Floats
+    ahead_memory: Floats
+    blocked: list[int] = field(default_factory=list)
+    kept: dict[int, Ints] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def rows(self, session: int) -> Ints:
+        """The rows of a session's placements."""
+        return np.flatnonzero(self.session == session)
+
+    def devices(self, session: int) -> Ints:
+        """Rows of the devices it is placed on."""
+        return self.device[self.rows(session)]
+
+    def lift(self, session: int) -> None:
+        """Takes what a session holds out of the room, so that it is not in its own way; `settle` puts it back."""
+        self._count(session, -1.0)
+
+    def settle(self, session: int) -> None:
+        """Counts what a session holds now."""
+        self._count(session, 1.0)
+
+    def put(self, session: int, devices: Ints, *, lease: bool, borrowed: bool = False) -> None:
+        """Places a lifted session; what it had elsewhere ends. Its elastic target survives on the same device."""
+        guarantee, limit = self.state.sessions.guarantee[session], self.state.sessions.limit[session]
+        known = self.state.sessions.confidence[session] > 0
+        had = {int(self.device[row]): int(row) for row in self.rows(session)}
+        spare = [row for device, row in had.items() if device not in devices]
+        for device in devices.tolist():
+            row = had.get(device)
+            if row is None:
+                row = spare.pop() if spare else self._spare_row()
+                self.session[row], self.device[row] = session, device
+                self.target[row] = self.share[row] = self.use[row] = self.memory_used[row] = np.nan
+            if lease:
+                target = self.target[row]
+                keeps = known and not np.isnan(target)
+                self.target[row] = min(max(target, guarantee), limit) if keeps else guarantee
+            self.lease[row], self.borrowed[row] = lease, borrowed
+        for row in spare:
+            self._clear(row)
+
+    def drop(self, session: int) -> None:
+        """Ends all placements of a lifted session."""
+        for row in self.rows(session).tolist():
+            self._clear(row)
+
+    def keep(self, session: int, devices: Ints, sign: float = 1.0) -> None:
+        """Keeps what a waiting session will need on these devices from those behind it; sign -1 gives it free."""
+        need = need_of(self.state, session, self.room.capacity[devices])
+        self.ahead[devices] += sign * self.state.sessions.guarantee[session]
+        self.ahead_memory[devices] += sign * np.nan_to_num(need)
+
+    def placements(self) -> tuple[Placements, Ints]:
+        """The placements as decided, and the draft row of each."""
+        rows = np.flatnonzero(self.session != FREE)
+        return Placements(
+            session=self.session[rows],
+            device=self.device[rows],
+            lease=self.lease[rows],
+            borrowed=self.borrowed[rows],
+            share=self.share[rows],
+            target=self.target[rows],
+            share_since=self.share_since[rows],
+            use=self.use[rows],
+            memory_used=self.memory_used[rows],
+        ), rows
+
+    def uuids(self, devices: Ints) -> tuple[str, ...]:
+        """The names behind device rows."""
+        return tuple(self.state.devices.uuid[device] for device in devices.tolist())
+
+    def _clear(self, row: int) -> None:
+        self.session[row] = FREE
+        self.lease[row] = self.borrowed[row] = False
+
+    def _spare_row(self) -> int:
+        free = np.flatnonzero(self.session == FREE)
+        if free.size == 0:
+            _grow(self)
+            free = np.flatnonzero(self.session == FREE)
+        return int(free[0])
+
+    def _count(self, session: int, sign: float) -> None:
+        asks, room = self.state.sessions, self.room
+        guarantee = float(asks.guarantee[session])
+        here = not self.parked[session]
+        for row in self.rows(session).tolist():
+            device = int(self.device[row])
+            lease = here and bool(self.lease[row])
+            holds = lease or (here and bool(asks.context[session]))
+            room.expected[device] += sign * guarantee
+            room.placed[device] += sign * here
+            room.holders[device] += sign * holds
+            room.committed[device] += sign * guarantee * (lease and not self.borrowed[row])
+            room.bursting[device] += sign * guarantee * (lease and bool(self.bursting[session]))
+            room.closed[device] += sign * (lease and bool(asks.exclusive[session]))
+            if holds:
+                need = need_of(self.state, session, room.capacity[[device]])[0]
+                room.memory[device] += sign * float(np.fmax(self.memory_used[row], need))
+
+
+def draft_of(state: State) -> Draft:
+    """A draft in which nothing is decided yet."""
+    held, size = state.placements, len(state.devices.uuid)
+    draft = Draft(
+        state=state,
+        session=held.session.copy(),
+        device=held.device.copy(),
+        lease=held.lease & (state.sessions.state[held.session] != PARKED),
+        borrowed=held.borrowed.copy(),
+        share=held.share.copy(),
+        target=held.target.copy(),
+        share_since=held.share_since.copy(),
+        use=held.use.copy(),
+        memory_used=held.memory_used.copy(),
+        bursting=state.sessions.bursting.copy(),
+        parked=state.sessions.state == PARKED,
+        room=room_of(state),
+        ahead=np.zeros(size),
+        ahead_memory=np.zeros(size),
+    )
+    _grow(draft)
+    return draft
+
+
+def copy_of(draft: Draft) -> Draft:
+    """A copy to try things on."""
+    arrays = {f.name: getattr(draft, f.name).copy() for f in fields(draft) if f.type in ("Ints", "Floats", "Bools")}
+    room = Room(**{f.name: getattr(draft.room, f.name).copy() for f in fields(Room)})
+    return replace(draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[])
+
+
+def _grow(draft: Draft) -> None:
+    """Adds rows to spare."""
+    extra = max(16, draft.session.size // 8)
+    draft.session = np.append(draft.session, np.full(extra, FREE))
+    draft.device = np.append(draft.device, np.zeros(extra, np.int64))
+    for name in ("lease", "borrowed"):
+        setattr(draft, name, np.append(getattr(draft, name), np.zeros(extra, np.bool_)))
+    for name in ("share", "target", "share_since", "use", "memory_used"):
+        setattr(draft, name, np.append(getattr(draft, name), np.full(extra, np.nan)))

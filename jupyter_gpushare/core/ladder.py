@@ -1,0 +1,233 @@
+"""Taking idle devices back, rung by rung: trim caches, unbind, notice, park; notice, stop where an admin allows it.
+
+Work-conserving: only what lets somebody in who waits, and no more of it. The plan is made on a copy of the draft in
+which earlier waiters have already been let in, so one victim's room serves as many waiters as fit into it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model import ParkSession, Rung, StopKernel, TrimCaches, Unbind, Warn
+from . import reclaim
+from .admit import candidates, fits, resident
+from .choose import choose
+from .draft import FREE, Draft, copy_of
+from .policy import Policy
+from .state import ACTIVE, BOUND, IDLE, PARKING, Bools, Floats, Ints
+
+TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
+RUNGS: tuple[Rung, ...] = ("trim", "unbind", "park", "stop")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Takeable:
+    """Sessions that hold a device and compute nothing, the one to take first in front.
+
+    Attributes
+    ----------
+    session : (R,) rows
+    rung : (R,) UNBIND, PARK or STOP: how it is taken
+    due_s : (R,) seconds until it may be taken, at most 0 now
+    """
+
+    session: Ints
+    rung: Ints
+    due_s: Floats
+
+
+def take_back(draft: Draft, now: float, policy: Policy) -> Draft:
+    """Chooses whom to take devices from, and decides the next rung for each; withdraws notices no longer needed."""
+    chosen: dict[int, bool] = {}
+    idle = takeable(draft, now, policy) if policy.reclaim != "never" and _wanted(draft, policy) else None
+    if idle is not None:
+        if policy.reclaim == "always":
+            chosen = dict.fromkeys(idle.session.tolist(), False)
+        elif idle.session.size:
+            chosen = _victims(draft, idle, policy)
+        for session, rung, due_s in zip(idle.session.tolist(), idle.rung.tolist(), idle.due_s.tolist(), strict=True):
+            if session in chosen:
+                why = "waiter" if draft.blocked else "idle"
+                _step(draft, session, rung, due_s, chosen[session], why, now, policy)
+    _withdraw(draft, chosen)
+    return draft
+
+
+def takeable(draft: Draft, now: float, policy: Policy) -> Takeable:
+    """Whom devices could be taken from, now or later: never who computes, is kept, protected, or was not read."""
+    state, asks = draft.state, draft.state.sessions
+    size = len(asks.id)
+    rows = np.flatnonzero(draft.session != FREE)
+    owner, device = draft.session[rows], draft.device[rows]
+    holds = np.zeros(size, np.bool_)
+    holds[owner[draft.lease[rows] | asks.context[owner]]] = True
+    idle = holds & np.isin(asks.state, (IDLE, BOUND)) & ~draft.bursting & ~asks.gated & ~draft.parked
+    idle &= (asks.pinned_until <= now) & (asks.protected_until <= now)
+    idle &= ~_any(owner[~state.devices.fresh[device]], size)
+    parkable = ~asks.unparkable & ~_any(owner[~state.devices.can_park[device]], size)
+    rung = np.where(~asks.context, UNBIND, np.where(parkable, PARK, STOP))
+    if not policy.stop_idle_kernels:
+        idle &= rung != STOP
+    sessions = np.flatnonzero(idle)
+    cost_s = np.where(rung[sessions] == PARK, _park_cost_s(draft, rows)[sessions], 0.0)
+    due_s = reclaim.due_in(asks, sessions, cost_s, now, policy)
+    due_s = np.where(
+        rung[sessions] == STOP, np.fmax(due_s, policy.stop_after_s - (now - asks.idle_since[sessions])), due_s
+    )
+    may = np.isfinite(due_s)
+    sessions, due_s, cost_s = sessions[may], due_s[may], cost_s[may]
+    order = _order(draft, sessions, rung[sessions], cost_s, now)
+    return Takeable(session=sessions[order], rung=rung[sessions][order], due_s=due_s[order])
+
+
+def _order(draft: Draft, sessions: Ints, rung: Ints, cost_s: Floats, now: float) -> Ints:
+    """Indices, first to take in front: what costs nothing, then who has had notice, so that notices do not wander, then
+    by expected value."""
+    asks = draft.state.sessions
+    place = np.empty(len(asks.id), np.int64)
+    best = reclaim.victims(asks, sessions, cost_s, now)
+    place[best] = np.arange(best.size)
+    return np.lexsort((place[sessions], asks.warned_rung[sessions] < PARK, rung))
+
+
+def _any(sessions: Ints, size: int) -> Bools:
+    """(S,) whether the session is among these."""
+    result = np.zeros(size, np.bool_)
+    result[sessions] = True
+    return result
+
+
+def _park_cost_s(draft: Draft, rows: Ints) -> Floats:
+    """(S,) seconds to park and resume each session; NaN where its bytes were not read."""
+    owner = draft.session[rows]
+    cost = reclaim.park_cost_s(draft.memory_used[rows], draft.state.devices.link_gb_s[draft.device[rows]])
+    total: Floats = np.bincount(owner, cost, len(draft.state.sessions.id))
+    return total
+
+
+def _wanted(draft: Draft, policy: Policy) -> bool:
+    return bool(draft.blocked) or policy.reclaim == "always"
+
+
+def _victims(draft: Draft, idle: Takeable, policy: Policy) -> dict[int, bool]:
+    """Sessions to take from so that those who wait get in, each with whether memory is what is short.
+
+    For a waiter whom nobody's going helps now, later ones are kept for it: nobody behind it is let in by them.
+    """
+    later = copy_of(draft)
+    chosen: dict[int, bool] = {}
+    for session in np.flatnonzero(draft.state.sessions.state == PARKING).tolist():
+        later.lift(session)  # its room comes free by itself
+    notice_s = np.where(idle.rung == STOP, policy.stop_warn_s, policy.warn_before_s)
+    soon = set(idle.session[idle.due_s <= notice_s].tolist())
+    spare = idle.session.tolist()
+    for waiter in draft.blocked:
+        kept = later.kept.get(waiter)
+        if kept is not None:
+            later.keep(waiter, kept, -1.0)
+        later.lift(waiter)
+        victims = _let_in(later, waiter, [session for session in spare if session in soon])
+        if victims is not None:
+            chosen |= victims
+        else:
+            victims = _let_in(later, waiter, spare)
+        if victims is None and kept is not None:
+            later.keep(waiter, kept)
+        later.settle(waiter)
+        spare = [session for session in spare if session not in (victims or {})]
+    return chosen
+
+
+def _let_in(later: Draft, waiter: int, spare: list[int]) -> dict[int, bool] | None:
+    """Lets a lifted waiter into `later` with the fewest of the spare sessions gone; None where that does not help.
+
+    Returns whom it takes, each with whether memory is what is short.
+    """
+    devices = candidates(later, waiter)
+    own, lent = fits(later, waiter, devices)
+    victims: dict[int, bool] = {}
+    here = choose(later.state, waiter, devices, np.where(own | lent, 0.0, -np.inf))
+    if here is None:
+        here = _best(later, waiter, devices, spare)
+        if here is None:
+            return None
+        wanted = devices[here]
+        short = later.room.memory[wanted] + resident(later, waiter, wanted) > later.room.capacity[wanted]
+        victims = dict.fromkeys(_fewest(later, waiter, wanted, spare), bool(short.any()))
+    own, _ = fits(later, waiter, devices[here])
+    later.bursting[waiter] = True
+    later.parked[waiter] = False
+    later.put(waiter, devices[here], lease=True, borrowed=not own.all())
+    return victims
+
+
+def _best(later: Draft, waiter: int, devices: Ints, spare: list[int]) -> Ints | None:
+    """Indices of the devices that could take the waiter if all of `spare` were gone, those that lack least."""
+    if not spare or devices.size == 0:
+        return None
+    before = later.room.committed[devices] + later.room.memory[devices] / later.room.capacity[devices]
+    for session in spare:
+        later.lift(session)
+    own, lent = fits(later, waiter, devices)
+    for session in spare:
+        later.settle(session)
+    return choose(later.state, waiter, devices, np.where(own | lent, -np.nan_to_num(before), -np.inf))
+
+
+def _fewest(later: Draft, waiter: int, devices: Ints, spare: list[int]) -> list[int]:
+    """The smallest set, in order of preference, whose going lets the waiter onto these devices; left lifted."""
+
+    def enough() -> bool:
+        own, lent = fits(later, waiter, devices)
+        return bool(own.all() or lent.all())
+
+    picked: list[int] = []
+    for session in spare:
+        if not np.isin(later.devices(session), devices).any():
+            continue
+        later.lift(session)
+        picked.append(session)
+        if enough():
+            break
+    for session in picked[:-1]:  # what came later may have made an earlier one needless
+        later.settle(session)
+        if enough():
+            picked.remove(session)
+        else:
+            later.lift(session)
+    return picked
+
+
+def _step(
+    draft: Draft, session: int, rung: int, due_s: float, short_of_memory: bool, why: str, now: float, policy: Policy
+) -> None:
+    """The next rung for a chosen session."""
+    asks = draft.state.sessions
+    name, noticed = asks.id[session], int(asks.warned_rung[session])
+    devices = draft.uuids(draft.devices(session))
+    notice_s = policy.stop_warn_s if rung == STOP else policy.warn_before_s
+    if rung == UNBIND:
+        if due_s <= 0:
+            draft.lift(session)
+            draft.drop(session)
+            draft.decisions.append(Unbind(session=name, why=why, devices=devices))
+    elif rung == PARK and short_of_memory and noticed < TRIM and asks.cooperative[session]:
+        draft.decisions.extend(TrimCaches(session=name, why=why, device=device) for device in devices)
+    elif noticed != rung:
+        if due_s <= notice_s:
+            draft.decisions.append(Warn(session=name, why=why, rung=RUNGS[rung], in_s=notice_s))
+    elif due_s <= 0 and asks.warned_until[session] <= now:
+        draft.decisions.append(
+            StopKernel(session=name, why=why) if rung == STOP else ParkSession(session=name, why=why, devices=devices)
+        )
+
+
+def _withdraw(draft: Draft, chosen: dict[int, bool]) -> None:
+    """Takes notices back from sessions that are not going to be taken."""
+    asks = draft.state.sessions
+    for session in np.flatnonzero((asks.warned_rung >= PARK) & np.isin(asks.state, (IDLE, BOUND, ACTIVE))).tolist():
+        if session not in chosen:
+            rung = RUNGS[int(asks.warned_rung[session])]
+            draft.decisions.append(Warn(session=asks.id[session], why="withdrawn", rung=rung, in_s=None))

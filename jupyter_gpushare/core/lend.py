@@ -1,0 +1,91 @@
+"""Shares: each device is divided among the sessions that burst there; idle holders keep in name what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from ..model import Expand, Place, ResumeSession, Shrink
+from . import elastic, shares
+from .admit import candidates
+from .draft import Draft
+from .policy import Policy
+from .state import Bools, Floats, Ints, Placements
+
+CHANGE = 0.005  # what differs by less is not worth a message
+
+
+def lend(draft: Draft, now: float, policy: Policy) -> Draft:
+    """Decides every share and elastic target that changes; fills in the shares of what was placed in this draft."""
+    placements, rows = draft.placements()
+    placements = replace(
+        placements,
+        share=np.nan_to_num(placements.share),
+        share_since=np.where(np.isnan(placements.share_since), now, placements.share_since),
+    )
+    sessions = replace(draft.state.sessions, bursting=draft.bursting)
+    leased = np.flatnonzero(placements.lease)
+    targets = placements.target.copy()
+    targets[leased] = elastic.targets(placements, sessions, _contended(draft, placements), now, policy)[leased]
+    entitled = _entitled(draft, placements, targets)
+    _fill_in(draft, placements, entitled)
+    _changes(draft, placements, leased, entitled, targets)
+    draft.share[rows], draft.target[rows] = entitled, targets
+    return draft
+
+
+def _entitled(draft: Draft, placements: Placements, targets: Floats) -> Floats:
+    """(P,) the share of each placement: none without a lease."""
+    result = np.zeros(placements.session.size)
+    rows = np.flatnonzero(placements.lease)
+    session, device = placements.session[rows], placements.device[rows]
+    asks = draft.state.sessions
+    result[rows] = shares.fill_devices(
+        device,
+        np.where(placements.borrowed[rows], 0.0, asks.guarantee[session]),
+        targets[rows],
+        draft.state.users.weight[asks.user[session]],
+        draft.bursting[session],
+        len(draft.state.devices.uuid),
+    )
+    return result
+
+
+def _contended(draft: Draft, placements: Placements) -> Bools:
+    """(P,) somebody waits for this device, or those who compute there could use more than all of it."""
+    size = len(draft.state.devices.uuid)
+    computing = placements.lease & draft.bursting[placements.session]
+    wanted = np.bincount(placements.device, np.where(computing, placements.target, 0.0), size)
+    contended: Bools = wanted > 1.0 + CHANGE
+    for session in draft.blocked:
+        contended[candidates(draft, session)] = True
+    return contended[placements.device]
+
+
+def _fill_in(draft: Draft, placements: Placements, entitled: Floats) -> None:
+    """Writes the shares of new leases into their decisions: the least over their devices."""
+    row = {name: index for index, name in enumerate(draft.state.sessions.id)} if draft.decisions else {}
+    for index, decision in enumerate(draft.decisions):
+        if isinstance(decision, ResumeSession) or (isinstance(decision, Place) and decision.lease):
+            mine = np.flatnonzero(placements.session == row[decision.session])
+            share = float(entitled[mine].min())
+            placements.share[mine] = share
+            draft.decisions[index] = msgspec.structs.replace(decision, share=share)
+
+
+def _changes(draft: Draft, placements: Placements, leased: Ints, entitled: Floats, targets: Floats) -> None:
+    """An Expand or Shrink for each lease whose share or target changes."""
+    before = placements.target
+    by_target = np.abs(np.nan_to_num(targets - before)) > CHANGE
+    by_share = np.abs(entitled - placements.share) > CHANGE
+    names, uuids = draft.state.sessions.id, draft.state.devices.uuid
+    for p in leased[(by_target | by_share)[leased]].tolist():
+        grows = targets[p] > before[p] if by_target[p] else entitled[p] > placements.share[p]
+        act = Expand if grows else Shrink
+        why = "neighbours" if not by_target[p] else "busy" if grows else "quiet"
+        session, device = names[placements.session[p]], uuids[placements.device[p]]
+        draft.decisions.append(
+            act(session=session, why=why, device=device, share=float(entitled[p]), target=float(targets[p]))
+        )

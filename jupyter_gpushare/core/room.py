@@ -1,0 +1,98 @@
+"""What each device has left: guarantees, lent time, memory, and who is there.
+
+Sums over placements, kept up to date while a draft takes shape. A sum that contains an unknown is unknown, and
+nothing is granted on it (rule 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .state import PARKED, Bools, Floats, Ints, State
+
+EPS = 1e-6  # shares are sums of decimals such as 0.1
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    """Row d is device d.
+
+    Attributes
+    ----------
+    committed : (D,) sum of the guarantees of leases, borrowed ones left out
+    bursting : (D,) sum of the guarantees of all leases whose sessions burst
+    expected : (D,) sum of the guarantees of all sessions placed there, bound ones included
+    memory : (D,) bytes promised to sessions with a lease or a context
+    holders : (D,) how many sessions have a lease or a context there
+    placed : (D,) how many sessions are placed there
+    closed : (D,) how many exclusive leases
+    capacity : (D,) bytes that sessions may use: total - unaccounted, NaN unknown
+    """
+
+    committed: Floats
+    bursting: Floats
+    expected: Floats
+    memory: Floats
+    holders: Floats
+    placed: Floats
+    closed: Floats
+    capacity: Floats
+
+
+def capacity(state: State) -> Floats:
+    """(D,) bytes that sessions may use: total - unaccounted, NaN unknown.
+
+    Where nobody could tell what is unaccounted, it is what is used beyond the sessions' own.
+    """
+    devices, placements = state.devices, state.placements
+    unaccounted = devices.memory_unaccounted
+    unread = np.isnan(unaccounted)
+    if unread.any():
+        known = np.nan_to_num(placements.memory_used)
+        of_sessions = np.bincount(placements.device, known, len(devices.uuid))
+        unaccounted = np.where(unread, np.maximum(devices.memory_used - of_sessions, 0.0), unaccounted)
+    return np.asarray(devices.memory_total - unaccounted, dtype=np.float64)
+
+
+def room_of(state: State) -> Room:
+    """The room of each device in this state."""
+    sessions, placements = state.sessions, state.placements
+    size, rows, device = len(state.devices.uuid), placements.session, placements.device
+    limits = capacity(state)
+    guarantee = sessions.guarantee[rows]
+    here = sessions.state[rows] != PARKED
+    lease = placements.lease & here
+    holds = lease | (sessions.context[rows] & here)
+    need = sessions.memory[rows]
+    need = np.where(np.isnan(need), guarantee * limits[device], need)
+    charge = np.where(holds, np.fmax(placements.memory_used, need), 0.0)
+
+    def total(weights: Floats | Bools) -> Floats:
+        result: Floats = np.bincount(device, weights, size)
+        return result
+
+    return Room(
+        committed=total(guarantee * (lease & ~placements.borrowed)),
+        bursting=total(guarantee * (lease & sessions.bursting[rows])),
+        expected=total(guarantee),
+        memory=total(charge),
+        holders=total(holds),
+        placed=total(here),
+        closed=total(lease & sessions.exclusive[rows]),
+        capacity=limits,
+    )
+
+
+def need_of(state: State, session: int, capacities: Floats) -> Floats:
+    """(C,) bytes the session will need on devices of these capacities; NaN where that is unknown."""
+    memory = float(state.sessions.memory[session])
+    return np.asarray(
+        capacities * state.sessions.guarantee[session] if np.isnan(memory) else np.full_like(capacities, memory)
+    )
+
+
+def reachable(state: State, session: int) -> Ints:
+    """Rows of the devices that the session may be placed on now."""
+    return np.flatnonzero(state.allowed[state.sessions.allowed[session]] & state.devices.offered)
