@@ -139,6 +139,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     clock_fraction: float | None = None  # what it delivers now of its nominal clocks; below 1 when throttled
     age_s: float = 0.0  # since these values were read
     processes: tuple[Process, ...] = ()
+    legacy_name: str | None = None  # of a MIG instance: MIG-GPU-<uuid>/<gpu instance>/<compute instance>
     processes_known: bool = True  # False: the list could not be read, so an empty one says nothing
 
 
