@@ -1,0 +1,254 @@
+"""One machine's agent: tells the broker what changes here, and carries out what it is told.
+
+The sampler's thread reads the devices and attributes their processes; the event loop only compares and sends.
+Commands run in threads that die with the process, so that a driver that hangs never keeps a server from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+from msgspec.structs import replace
+
+from ..bus.base import Bus
+from ..errors import Unavailable
+from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport
+from . import usage
+from .backend import Backend, Declared, Mechanism
+from .commands import Commands, Look, off_loop
+from .journal import Journal
+from .processes import Attribution, ProcessTable
+from .sampler import Reading, Sampler
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEEP_S = 5.0  # between two looks at all processes for new children
+
+
+class Agent:
+    """The node's end of the bus for one server. `start` and `stop` belong to one event loop."""
+
+    def __init__(
+        self,
+        server: str,
+        backend: Backend,
+        bus: Bus,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        mechanism: Mechanism | None = None,
+        declared: Declared | None = None,
+        offered: Callable[[str], str | None] = lambda uuid: None,
+        table: ProcessTable | None = None,
+        journal: Path | None = None,
+        interval_s: float = 1.0,
+        heartbeat_s: float = 5.0,
+        stuck_after_s: float = 30.0,
+    ) -> None:
+        """
+        `mechanism` parks; None: nothing here can be parked. `declared`: simulated devices (their backend is all three).
+        `offered` gives the reason why a device is not in the pool, None when it is. `journal`: where leftovers are
+        remembered over a restart of the agent.
+        """
+        self.server = server
+        self.epoch = uuid.uuid4().hex
+        self._backend, self._bus, self._clock = backend, bus, clock
+        self._mechanism, self._declared, self._offered = mechanism, declared, offered
+        self._journal = Journal(journal)
+        self._attribution = Attribution(table, self._journal.load())
+        self._heartbeat_s = heartbeat_s
+        self._sampler = Sampler(
+            backend, clock, interval_s=interval_s, stuck_after_s=stuck_after_s, on_sample=self._observe
+        )
+        self._look = Look()
+        self._commands = Commands(
+            lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared
+        )
+        self._used_at: dict[str, float] = {}  # when each session's tree was last seen to use a device
+        self._gone: deque[str] = deque()  # sessions without processes: found out, not yet told
+        self._dead: frozenset[str] = frozenset()  # those at the last look
+        self._deep_at: float | None = None
+        self._seq = 0
+        self._said = NodeReport(server=server, epoch=self.epoch, seq=0)
+        self._said_devices: dict[str, Device] = {}
+        self._said_held: dict[str, Held] = {}
+        self._full_at: float | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._running: set[asyncio.Future[CommandResult]] = set()
+
+    # --- its life ---
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._declared is not None:  # simulated devices begin anew; the processes did not
+            for name, tree in self._attribution.trees().items():
+                named = tuple(sorted(tree.named))
+                attach = Attach(session=name, pid=tree.pid, started=tree.started, user=tree.user, devices=named)
+                self._declared.attach(attach)
+        self._bus.serve(self.server, self.execute)
+        self._sampler.start()
+        self._task = asyncio.create_task(self._run(), name=f"gpushare-agent-{self.server}")
+
+    async def stop(self) -> None:
+        """Returns within two seconds, whatever the driver does. Processes and their memory stay as they are."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        await off_loop(self._sampler.close)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._woken.wait(), self._heartbeat_s)
+            except asyncio.TimeoutError:
+                pass  # the heartbeat is due, also when the driver does not answer
+            self._woken.clear()
+            try:
+                await self.tell()
+            except Unavailable as error:
+                log.warning("%s cannot reach the broker: %s", self.server, error)
+            except Exception:  # a machine that falls silent for one bad report would be worse
+                log.exception("%s could not report", self.server)
+
+    # --- up: what is so here ---
+
+    async def tell(self) -> None:
+        """Reports what changed since the last report, or everything when the heartbeat is due."""
+        now, look, reading = self._clock(), self._look, self._sampler.reading()
+        full_at = self._full_at
+        full = full_at is None or now - full_at >= self._heartbeat_s
+        age = 0.0 if reading.taken is None else now - reading.taken
+        devices = _news(look.devices, {} if full else self._said_devices, usage.device_changed)
+        held = _news(look.held, {} if full else self._said_held, usage.held_changed)
+        gone = [self._gone.popleft() for _ in range(len(self._gone))]
+        gone += self._said_devices.keys() - look.devices.keys()
+        if full:
+            gone += [name for name, kept in look.held.items() if not kept.alive and name not in gone]
+        findings = self._findings(reading)
+        if not (full or devices or held or gone or findings != self._said.findings):
+            return
+        self._seq += 1
+        report = NodeReport(
+            server=self.server,
+            epoch=self.epoch,
+            seq=self._seq,
+            full=full,
+            simulated=self._backend.simulated,
+            devices=tuple(replace(device, age_s=age) for device in devices.values()),
+            held=tuple(held.values()),
+            gone=tuple(gone),
+            link_gb_s=self._backend.link_gb_s,
+            host_memory_free=self._host_memory_free(),
+            findings=findings,
+        )
+        self._full_at = None  # unless it arrives, all is said again
+        try:
+            await self._bus.report(report)
+        except Unavailable:
+            self._gone.extend(gone)
+            raise
+        self._said = report
+        self._said_devices = {
+            uuid: kept for uuid, kept in (self._said_devices | devices).items() if uuid in look.devices
+        }
+        self._said_held = {name: kept for name, kept in (self._said_held | held).items() if name in look.held}
+        self._full_at = now if full else full_at
+
+    def _findings(self, reading: Reading) -> tuple[Finding, ...]:
+        found = []
+        if reading.trouble is not None:
+            found.append(Finding(code="nvml", message=reading.trouble))
+        if self._journal.trouble is not None:
+            found.append(Finding(code="disk", message=self._journal.trouble))
+        return tuple(found)
+
+    def _host_memory_free(self) -> int:
+        return self._declared.host_memory_free() if self._declared is not None else psutil.virtual_memory().available
+
+    def _observe(self, reading: Reading) -> None:
+        """In the sampler's thread: whose the processes are, and what each session uses."""
+        now = self._clock()
+        deep = self._deep_at is None or now - self._deep_at >= DEEP_S
+        if deep:
+            self._deep_at = now
+        dead = frozenset(self._attribution.refresh(deep=deep))
+        self._gone.extend(sorted(dead - self._dead))
+        self._dead = dead
+        before = self._look
+        devices = before.devices
+        if reading.trouble is None:
+            devices = {d.uuid: self._finished(self._attribution.attribute(d)) for d in reading.devices}
+        self._look = Look(devices, self._held(devices, before.held, now if reading.trouble is None else None))
+        self._journal.save(self._attribution.trees())
+        self._wake()
+
+    def _finished(self, device: Device) -> Device:
+        """With what only the agent knows: whether it is in the pool, whether it can be parked."""
+        reason = self._offered(device.uuid)
+        can_park = reason is None and self._mechanism is not None and self._mechanism.cannot(device) is None
+        return replace(device, in_pool=reason is None, reason=reason or device.reason, can_park=can_park)
+
+    def _held(self, devices: dict[str, Device], before: dict[str, Held], now: float | None) -> dict[str, Held]:
+        """What is held for each session. `now` None: there is no new sample, so nothing is known to have passed."""
+        moves = {held.session: held for held in self._declared.held()} if self._declared is not None else {}
+        use = usage.by_session(devices.values(), before)
+        found = {}
+        for name, alive in self._attribution.sessions().items():
+            here, move, was = use.get(name, {}), moves.get(name), before.get(name)
+            idle = was.gpu_idle_s if was is not None else None
+            if now is not None:
+                idle = self._idle_s(name, here, was, now)
+            found[name] = Held(
+                session=name,
+                alive=alive,
+                devices=tuple(here),
+                memory_used={uuid: part.memory for uuid, part in here.items()},
+                utilization={uuid: part.utilization for uuid, part in here.items()},
+                parked_bytes=move.parked_bytes if move is not None else self._commands.parked.get(name),
+                moved_bytes=move.moved_bytes if move is not None else None,
+                gpu_idle_s=idle,
+            )
+        self._used_at = {name: at for name, at in self._used_at.items() if name in found}
+        return found
+
+    def _idle_s(self, name: str, here: dict[str, usage.Use], was: Held | None, now: float) -> float | None:
+        """Seconds since its tree last used a device. Opening one is using it."""
+        computing = usage.computing(here)
+        opened = was is None or any(uuid not in was.devices for uuid in here)
+        if computing or (here and opened):
+            self._used_at[name] = now
+        if computing is None or name not in self._used_at:
+            return None
+        return max(0.0, now - self._used_at[name])
+
+    def _wake(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    # --- down: what shall be done ---
+
+    async def execute(self, command: AnyCommand) -> CommandResult:
+        """Carries out one command. It goes on when whoever asked stops waiting for it."""
+        if self._task is None:
+            return CommandResult(ok=False, reason="unreachable", message=f"The agent of {self.server} has ended.")
+        running = asyncio.ensure_future(self._commands.carry_out(command))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.shield(running)
+
+
+def _news(now: Mapping[str, T], said: Mapping[str, T], changed: Callable[[T, T], bool]) -> dict[str, T]:
+    """What was not said yet, or differs from it."""
+    return {key: value for key, value in now.items() if key not in said or changed(said[key], value)}

@@ -1,0 +1,54 @@
+"""The file in which an agent keeps whose processes it knew, so that the one after it still knows leftovers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from .processes import Tree
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """One small JSON file, replaced as a whole. Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._written: bytes | None = None
+        self.trouble: str | None = None
+
+    def load(self) -> dict[str, Tree]:
+        """The trees as they were; none where there is no file, or one that cannot be read (which is logged)."""
+        if self._path is None:
+            return {}
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Tree])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s cannot be used, so leftovers of an agent before are not known: %s", self._path, error)
+            return {}
+
+    def save(self, trees: dict[str, Tree]) -> None:
+        """Writes them if they changed. A disk that is full or read-only is noted in `trouble` and tried again."""
+        content = msgspec.json.encode(trees)
+        if self._path is None or content == self._written:
+            return
+        beside = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(beside, "wb", opener=_private) as file:
+                file.write(content)
+            beside.replace(self._path)
+        except OSError as error:
+            self.trouble = f"{self._path} cannot be written: {error.strerror}."
+            return
+        self._written, self.trouble = content, None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,348 @@
+"""Whose process is it? Attribution by process tree, by what was seen of it, and by the variable children inherit.
+
+A pid is never enough: it counts only together with its start time (rule 5), and the inherited GPUSHARE_SESSION only
+together with the user of the session's own process (rule 11). Pids are those of this process's PID namespace; inside a
+container a driver may report the host's, which then name nobody here and stay foreign: a number alone joins nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import pwd
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import psutil
+
+from ..model import Attach, Device, Process, Why
+
+SESSION_VARIABLE = "GPUSHARE_SESSION"
+DRIVER_RESERVE = 640 * 2**20  # bytes a driver may keep for itself on an empty device; nobody holds those
+SAME_START_S = 1.5  # the boot time that start times are counted from is whole seconds, and moves with the clock
+UNREADABLE = (psutil.AccessDenied, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A living process. None: it exists, but this could not be read."""
+
+    pid: int
+    parent: int | None
+    started: float | None
+    uid: int | None
+
+
+class ProcessTable(Protocol):
+    """What can be asked about the machine's processes. Only `children` looks at all of them."""
+
+    def read(self, pid: int) -> Seen | None:
+        """None when there is no such process, or only a zombie."""
+
+    def children(self) -> Mapping[int, tuple[int, ...]]:
+        """The pids of each process's children, of all that can be seen."""
+
+    def session(self, pid: int) -> str | None:
+        """Its GPUSHARE_SESSION, None where there is none or it cannot be read."""
+
+
+class Proc:
+    """The table of the running machine."""
+
+    def read(self, pid: int) -> Seen | None:
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    return None
+                return Seen(pid, process.ppid(), process.create_time(), process.uids().real)
+        except psutil.NoSuchProcess:
+            return None
+        except UNREADABLE:  # hidepid, or another user's under a hardened kernel
+            return Seen(pid, None, None, None) if psutil.pid_exists(pid) else None
+
+    def children(self) -> Mapping[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = {}
+        for process in psutil.process_iter(["ppid"]):
+            found.setdefault(process.info["ppid"] or 0, []).append(process.pid)
+        return {parent: tuple(pids) for parent, pids in found.items()}
+
+    def session(self, pid: int) -> str | None:
+        try:
+            return psutil.Process(pid).environ().get(SESSION_VARIABLE)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            return None
+
+
+def lives(pid: int, started: float) -> bool:
+    """Whether that very process is there: pid and start time."""
+    return _same(Proc().read(pid), started)
+
+
+def _same(seen: Seen | None, started: float) -> bool:
+    """A start time that cannot be read proves that nothing ended."""
+    return seen is not None and (seen.started is None or abs(seen.started - started) < SAME_START_S)
+
+
+class Tree(msgspec.Struct):
+    """One session's processes. Also how the journal keeps them."""
+
+    user: str
+    pid: int  # of its root
+    started: float
+    uid: int | None
+    named: set[str]  # devices its mask ever named: using them is never off-lease
+    members: dict[int, float] = {}  # pid -> start time, recorded while they were its own
+    leftovers: dict[int, float] = {}  # members whose root is gone, or whose lease ended
+    ended: bool = False  # its lease ended
+
+    def knows(self, seen: Seen | None) -> bool:
+        return seen is not None and any(
+            seen.pid in known and _same(seen, known[seen.pid]) for known in (self.members, self.leftovers)
+        )
+
+
+class Attribution:
+    """Which session each process belongs to, over time.
+
+    Safe to call from any thread. It reads /proc, so never from an event loop.
+    """
+
+    def __init__(self, table: ProcessTable | None = None, trees: Mapping[str, Tree] | None = None) -> None:
+        """`trees` is what an attribution before this one had: the dead are forgotten at the first look."""
+        self._table: ProcessTable = Proc() if table is None else table
+        self._trees: dict[str, Tree] = dict(trees or {})
+        self._reads: dict[int, Seen | None] = {}  # of one look: no process is read twice in it
+        self._lock = threading.RLock()
+
+    # --- what the broker tells ---
+
+    def attach(self, command: Attach) -> bool:
+        """That process tree is the session's from now on. False when there is no such process."""
+        with self._look() as children:
+            seen = self._read(command.pid)
+            if seen is None or not _same(seen, command.started):
+                return False
+            known = self._trees.get(command.session)
+            if known is not None and known.pid == command.pid and _same(seen, known.started):
+                known.named |= set(command.devices)
+                if known.ended:
+                    known.members, known.leftovers, known.ended = known.leftovers, {}, False
+                return True
+            tree = Tree(command.user, command.pid, command.started, seen.uid, set(command.devices))
+            self._trees[command.session] = tree
+            self._record(tree, children)
+            if known is not None:  # a restart: what lives on of the kernel before is left over
+                before = {**known.leftovers, **known.members}
+                tree.leftovers = {pid: started for pid, started in before.items() if pid not in tree.members}
+            return True
+
+    def name(self, session: str, devices: Iterable[str]) -> None:
+        """Its mask names these devices, too."""
+        with self._lock:
+            if session in self._trees:
+                self._trees[session].named |= set(devices)
+
+    def detach(self, session: str) -> None:
+        """Its lease ended: what still lives of it is a leftover."""
+        with self._look() as children:
+            tree = self._trees.get(session)
+            if tree is None:
+                return
+            self._record(tree, children)
+            tree.ended = True
+            self._settle(session, tree)
+
+    # --- what is so ---
+
+    def sessions(self) -> dict[str, bool]:
+        """Every session known here, and whether a process of its tree lives."""
+        with self._lock:
+            return {name: bool(tree.members) for name, tree in self._trees.items() if not tree.ended}
+
+    def trees(self) -> dict[str, Tree]:
+        """A copy of all that is known, for the journal."""
+        with self._lock:
+            return copy.deepcopy(self._trees)
+
+    def members(self, session: str) -> dict[int, float]:
+        """The living processes of the session's present tree: pid -> start time."""
+        with self._lock:
+            return dict(self._trees[session].members) if session in self._trees else {}
+
+    def leftovers(self, session: str) -> dict[int, float]:
+        with self._lock:
+            return dict(self._trees[session].leftovers) if session in self._trees else {}
+
+    def refresh(self, *, deep: bool = True) -> tuple[str, ...]:
+        """Forgets the dead and, when `deep`, records new children. Returns the sessions with no process left."""
+        with self._look(deep) as children:
+            trees = tuple(self._trees.items())
+            for _, tree in trees:
+                self._record(tree, children)
+            return tuple(name for name, tree in trees if self._settle(name, tree))
+
+    def attribute(self, device: Device) -> Device:
+        """The same device with the owner of each process, and with the memory that no visible process accounts for."""
+        with self._look(deep=False):
+            looks = {process.pid: self._read(process.pid) for process in device.processes}
+            processes = tuple(self._attributed(process, looks[process.pid], device) for process in device.processes)
+        if device.memory_unaccounted is not None or device.memory_used is None:
+            return _with(device, processes, device.memory_unaccounted)
+        visible = [process.memory for process in processes if looks[process.pid] is not None]
+        if any(memory is None for memory in visible):
+            return _with(device, processes, None)
+        rest = device.memory_used - sum(memory for memory in visible if memory is not None)
+        hidden = any(look is None for look in looks.values())
+        return _with(device, processes, max(0, rest) if hidden or rest > DRIVER_RESERVE else 0)
+
+    def _attributed(self, process: Process, seen: Seen | None, device: Device) -> Process:
+        session = None if seen is None else self._owner(seen)
+        if seen is None or session is None:
+            owner = None if seen is None or seen.uid is None else _user_name(seen.uid)
+            return _owned(process, None, owner, "foreign")
+        tree = self._trees[session]
+        if seen.pid in tree.leftovers:
+            return _owned(process, session, tree.user, "leftover")
+        return _owned(process, session, tree.user, None if device.uuid in tree.named else "off-lease")
+
+    @contextmanager
+    def _look(self, deep: bool = True) -> Iterator[Mapping[int, tuple[int, ...]]]:
+        """One consistent look at the processes; gives everybody's children when `deep`."""
+        with self._lock:
+            self._reads.clear()
+            yield self._table.children() if deep and self._trees else {}
+
+    def _read(self, pid: int) -> Seen | None:
+        if pid not in self._reads:
+            self._reads[pid] = self._table.read(pid)
+        return self._reads[pid]
+
+    def _owner(self, seen: Seen) -> str | None:
+        """The session of a living process, recorded as its own when that was found out just now."""
+        for name, tree in self._trees.items():
+            if tree.knows(seen):
+                return name
+        name = self._by_ancestor(seen) or self._by_variable(seen)
+        if name is not None and seen.started is not None:
+            tree = self._trees[name]
+            living = not tree.ended and tree.pid in tree.members
+            (tree.members if living else tree.leftovers)[seen.pid] = seen.started
+        return name
+
+    def _by_ancestor(self, seen: Seen) -> str | None:
+        walked: set[int] = set()
+        while seen.parent is not None and seen.parent > 1 and seen.parent not in walked:
+            walked.add(seen.parent)
+            above = self._read(seen.parent)
+            if above is None:
+                return None
+            for name, tree in self._trees.items():
+                if tree.knows(above):
+                    return name
+            seen = above
+        return None
+
+    def _by_variable(self, seen: Seen) -> str | None:
+        name = self._table.session(seen.pid)
+        tree = self._trees.get(name) if name is not None else None
+        if tree is None or seen.uid is None or seen.uid != tree.uid:
+            return None
+        return name
+
+    def _record(self, tree: Tree, children: Mapping[int, tuple[int, ...]]) -> None:
+        """Takes note of all that descends from what lives of the tree, while that can still be seen."""
+        if not tree.ended and _same(self._read(tree.pid), tree.started):
+            tree.members.setdefault(tree.pid, tree.started)
+        others = {other.pid for other in self._trees.values() if other is not tree}
+        for known in (tree.members, tree.leftovers):
+            ahead = [pid for pid, started in known.items() if pid in children and _same(self._read(pid), started)]
+            while ahead:
+                for pid in children.get(ahead.pop(), ()):
+                    seen = self._read(pid)
+                    # A kernel that another kernel started is a session of its own.
+                    if seen is None or seen.started is None or pid in others or tree.knows(seen):
+                        continue
+                    known[pid] = seen.started
+                    ahead.append(pid)
+
+    def _settle(self, name: str, tree: Tree) -> bool:
+        """Forgets what ended. True when nothing is left of the tree; one whose lease ended is then forgotten itself."""
+        for known in (tree.members, tree.leftovers):
+            for pid in [pid for pid, started in known.items() if not _same(self._read(pid), started)]:
+                del known[pid]
+        if tree.ended or tree.pid not in tree.members:  # without its root nothing of a tree is a session any more
+            tree.leftovers |= tree.members
+            tree.members = {}
+        if tree.members or tree.leftovers:
+            return False
+        if tree.ended:
+            del self._trees[name]
+        return True
+
+
+def end(processes: Mapping[int, float], grace_s: float) -> tuple[int, ...]:
+    """Ends exactly these processes (pid -> start time): asks, waits `grace_s` at most, then kills. Returns survivors.
+
+    The start time is checked after the process is held by a file descriptor, so a reused pid is never signalled.
+    """
+    held: dict[int, int] = {}
+    try:
+        for pid, started in processes.items():
+            try:
+                held[pid] = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            seen = Proc().read(pid)
+            if seen is None or seen.started is None or not _same(seen, started):
+                os.close(held.pop(pid))
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for descriptor in held.values():
+                try:
+                    signal.pidfd_send_signal(descriptor, number)
+                except (ProcessLookupError, PermissionError):
+                    continue  # it ended by itself, or it is not ours to end: then it is reported as a survivor
+            _wait_for_end(held, grace_s)
+        return tuple(held)
+    finally:
+        for descriptor in held.values():
+            os.close(descriptor)
+
+
+def _wait_for_end(held: dict[int, int], grace_s: float) -> None:
+    """Takes those that end within `grace_s` out of `held`. A process's descriptor becomes readable when it ends."""
+    deadline = time.monotonic() + grace_s
+    poll = select.poll()
+    pids = {descriptor: pid for pid, descriptor in held.items()}
+    for descriptor in pids:
+        poll.register(descriptor, select.POLLIN)
+    while pids:
+        ended = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        if not ended:
+            return
+        for descriptor, _ in ended:
+            poll.unregister(descriptor)
+            os.close(descriptor)
+            del held[pids.pop(descriptor)]
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _owned(process: Process, session: str | None, owner: str | None, why: Why | None) -> Process:
+    return msgspec.structs.replace(process, session=session, owner=owner, why=why)
+
+
+def _with(device: Device, processes: tuple[Process, ...], unaccounted: int | None) -> Device:
+    return msgspec.structs.replace(device, processes=processes, memory_unaccounted=unaccounted)

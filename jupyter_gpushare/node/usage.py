@@ -1,0 +1,107 @@
+"""What each session uses of the devices, and which changes of that are worth telling. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..model import Device, Held
+
+IN_USE = 0.01  # utilisation from which a device counts as used; below lies the noise of the drivers' sampling
+UTILIZATION, TEMPERATURE_C, POWER = 0.05, 2.0, 0.05  # changes that matter: absolute, absolute, relative
+MEMORY, MEMORY_PART = 64 * 2**20, 0.01  # bytes, and fraction of the device: the larger of the two
+
+_EXACT = ("state", "reason", "sharing", "in_pool", "can_park", "memory_total", "index")
+_CLOSE = {"utilization": UTILIZATION, "memory_utilization": UTILIZATION, "clock_fraction": UTILIZATION}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one session's living processes use of one device; None is not readable."""
+
+    memory: int | None
+    utilization: float | None
+
+
+def uses(device: Device) -> dict[str, Use]:
+    """Each session's use of a device. Leftovers are no use of the session's."""
+    found: dict[str, Use] = {}
+    for session in dict.fromkeys(process.session for process in device.processes):
+        own = [process for process in device.processes if process.session == session and process.why != "leftover"]
+        if session is None or not own:
+            continue
+        utilization = _total([process.utilization for process in own])
+        if utilization is None and len(own) == len(device.processes):  # alone on it: the device's use is its use
+            utilization = device.utilization
+        found[session] = Use(
+            _total([process.memory for process in own]), None if utilization is None else min(1.0, utilization)
+        )
+    return found
+
+
+def by_session(devices: Iterable[Device], before: Mapping[str, Held]) -> dict[str, dict[str, Use]]:
+    """Each session's use of each device where it has a context.
+
+    On a device that cannot be read now, whoever had a context there still has one, of unknown use.
+    """
+    found: dict[str, dict[str, Use]] = {}
+    for device in devices:
+        here = uses(device)
+        if device.state in ("lost", "unknown"):
+            here = {name: Use(None, None) for name, held in before.items() if device.uuid in held.devices} | here
+        for name, use in here.items():
+            found.setdefault(name, {})[device.uuid] = use
+    return found
+
+
+def computing(use: Mapping[str, Use]) -> bool | None:
+    """Whether any device is in use; None where that cannot be told."""
+    values = [part.utilization for part in use.values()]
+    if any(value is not None and value >= IN_USE for value in values):
+        return True
+    return None if None in values else False
+
+
+def device_changed(said: Device, now: Device) -> bool:
+    """Whether a device differs from what was said of it by more than its noise."""
+    if any(getattr(said, name) != getattr(now, name) for name in _EXACT):
+        return True
+    if [(p.pid, p.session, p.why) for p in said.processes] != [(p.pid, p.session, p.why) for p in now.processes]:
+        return True
+    memory = max(MEMORY, MEMORY_PART * (now.memory_total or 0))
+    power = POWER * (now.power_limit_w or now.power_w or 0.0)
+    return (
+        any(_far(getattr(said, name), getattr(now, name), bound) for name, bound in _CLOSE.items())
+        or _far(said.memory_used, now.memory_used, memory)
+        or _far(said.memory_unaccounted, now.memory_unaccounted, memory)
+        or _far(said.temperature_c, now.temperature_c, TEMPERATURE_C)
+        or _far(said.power_w, now.power_w, power)
+    )
+
+
+def held_changed(said: Held, now: Held) -> bool:
+    """Whether what is held for a session differs by more than noise. Time that passes is no change; its reset is."""
+    exact = ("alive", "devices", "parked_bytes", "moved_bytes")
+    if any(getattr(said, name) != getattr(now, name) for name in exact):
+        return True
+    if (said.gpu_idle_s is None) != (now.gpu_idle_s is None) or (now.gpu_idle_s or 0.0) < (said.gpu_idle_s or 0.0):
+        return True
+    if (said.gpu_idle_s == 0.0) != (now.gpu_idle_s == 0.0):
+        return True
+    return any(
+        _far(said.memory_used.get(uuid), now.memory_used.get(uuid), MEMORY)
+        or _far(said.utilization.get(uuid), now.utilization.get(uuid), UTILIZATION)
+        for uuid in now.devices
+    )
+
+
+def _far(said: float | None, now: float | None, bound: float) -> bool:
+    if said is None or now is None:
+        return said is not now
+    return abs(said - now) >= bound
+
+
+def _total(values: list[float | None]) -> float | None:
+    """The sum, None where a part is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
