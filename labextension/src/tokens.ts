@@ -28,6 +28,8 @@ export interface IOther {
   owner: string | null;
   memory: number | null;
   why: 'leftover' | 'foreign' | 'off-lease';
+  /** Of one's own leftovers, to stop them. */
+  session?: string | null;
 }
 
 export interface IDevice {

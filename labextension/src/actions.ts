@@ -1,0 +1,108 @@
+/** What can be done with a session, in which state, and how it is called. Pure. */
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { Look } from './states';
+
+export type Action =
+  | 'keep'
+  | 'unkeep'
+  | 'let-go'
+  | 'park'
+  | 'bring-back'
+  | 'ask-for-more'
+  | 'move'
+  | 'why'
+  | 'restart'
+  | 'what-is-lost'
+  | 'interrupt'
+  | 'stop';
+
+const HOLDING: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
+
+/** Where each action makes sense; the server has the last word. */
+const SENSIBLE: Record<Action, Look[]> = {
+  keep: ['bound', 'active', 'idle', 'warned', 'parked'],
+  unkeep: ['pinned'],
+  'let-go': [...HOLDING, 'waiting', 'refused'],
+  park: ['idle', 'pinned', 'warned'],
+  'bring-back': ['parked', 'parking'],
+  'ask-for-more': [...HOLDING, 'none', 'refused', 'parked', 'waiting'],
+  move: HOLDING,
+  why: [...HOLDING, 'parked', 'resuming'],
+  restart: ['lost'],
+  'what-is-lost': ['lost'],
+  interrupt: ['waiting'],
+  stop: ['dead', ...HOLDING, 'parked', 'none', 'lost', 'waiting', 'refused']
+};
+
+/** The buttons on the card, in order. */
+const ON_CARD: Record<Look, Action[]> = {
+  waiting: ['let-go'],
+  bound: ['keep', 'ask-for-more'],
+  active: ['keep', 'ask-for-more'],
+  idle: ['keep', 'park', 'ask-for-more'],
+  warned: ['keep', 'let-go'],
+  pinned: ['unkeep', 'ask-for-more'],
+  parking: ['bring-back'],
+  parked: ['bring-back'],
+  resuming: [],
+  none: ['ask-for-more'],
+  lost: ['restart', 'what-is-lost'],
+  dead: [],
+  refused: ['ask-for-more']
+};
+
+/** The ⋯ menu, in order. */
+export const MENU: Action[] = ['keep', 'unkeep', 'let-go', 'park', 'bring-back', 'ask-for-more', 'move', 'why', 'restart', 'stop'];
+
+/** Single keys on a focused row or card. */
+export const KEYS: Record<string, Action> = {
+  k: 'keep',
+  l: 'let-go',
+  p: 'park',
+  b: 'bring-back',
+  w: 'why',
+  a: 'ask-for-more'
+};
+
+export function isSensible(action: Action, look: Look): boolean {
+  return SENSIBLE[action].includes(look);
+}
+
+export function cardActions(look: Look): Action[] {
+  return ON_CARD[look];
+}
+
+/** Only a row that needs an answer shows buttons. */
+export function rowActions(look: Look): Action[] {
+  return look === 'warned' || look === 'lost' ? ON_CARD[look] : [];
+}
+
+export function actionLabel(action: Action, look: Look, trans: TranslationBundle): string {
+  switch (action) {
+    case 'keep':
+      return trans.__('Keep 1 h');
+    case 'unkeep':
+      return trans.__('Stop keeping');
+    case 'let-go':
+      return look === 'waiting' ? trans.__('Run without GPU') : trans.__('Let go');
+    case 'park':
+      return trans.__('Park');
+    case 'bring-back':
+      return trans.__('Bring back now');
+    case 'ask-for-more':
+      return look === 'none' ? trans.__('Ask for a GPU…') : trans.__('Ask for more…');
+    case 'move':
+      return trans.__('Move to another GPU…');
+    case 'why':
+      return trans.__('Why this GPU?');
+    case 'restart':
+      return trans.__('Restart on another GPU…');
+    case 'what-is-lost':
+      return trans.__('What is lost?');
+    case 'interrupt':
+      return trans.__('Stop the cell');
+    case 'stop':
+      return trans.__('Stop the kernel…');
+  }
+}

@@ -1,0 +1,197 @@
+/** The whole panel: my notebooks, then the servers; and what stands there when there is nothing to show. */
+import { ReactNode, useId, useState } from 'react';
+
+import { devices as amount, timeOfDay } from '../format';
+import { holds, inOrder, totals } from '../order';
+import { DegradedCode, ISession } from '../tokens';
+import { Card } from './card';
+import { useMoment, useUi } from './context';
+import { Glyph, Icon, Rich } from './marks';
+import { Rows } from './row';
+import { Servers } from './servers';
+
+export function Overview(): JSX.Element {
+  const { snapshot, trans } = useUi();
+  return (
+    <>
+      <Head />
+      <Strips />
+      {snapshot.kind === 'absent' ? (
+        <Note text={trans.__('This server does not offer GPU sharing.')} />
+      ) : snapshot.status ? (
+        <Known />
+      ) : (
+        <>
+          <Section title={trans.__('My notebooks')}>
+            {snapshot.kind === 'loading' && <Note text={trans.__('Asking the GPU service…')} late />}
+          </Section>
+          <Section title={trans.__('Servers')} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Head(): JSX.Element {
+  const { trans, snapshot, openSettings } = useUi();
+  const { simulated = false, admin = false, mode } = snapshot.status ?? {};
+  const settings = trans.__('Settings');
+  return (
+    <header className="jp-GPUShare-head">
+      <h1>{trans.__('GPU share')}</h1>
+      {admin && mode === 'hub' && <span className="jp-GPUShare-chip">{trans.__('admin view')}</span>}
+      {simulated && (
+        <span
+          className="jp-GPUShare-chip jp-GPUShare-simulated"
+          title={trans.__('Simulated GPUs. Times and memory are computed, not measured.')}
+        >
+          {trans.__('simulated')}
+        </span>
+      )}
+      {openSettings && (
+        <button
+          type="button"
+          className="jp-GPUShare-iconButton"
+          aria-label={settings}
+          title={settings}
+          onClick={openSettings}
+        >
+          <Icon name="settings" />
+        </button>
+      )}
+    </header>
+  );
+}
+
+/** What does not work just now, one strip each; said once, whatever it touches. */
+function Strips(): JSX.Element | null {
+  const { trans, snapshot, now, retry } = useUi();
+  if (snapshot.kind === 'gone') {
+    const wait = Math.max(1, Math.ceil(((snapshot.nextTry ?? now) - now) / 1000));
+    return (
+      <div className="jp-GPUShare-notice" role="status">
+        <Glyph look="warned" />
+        <p>
+          <Rich text={trans.__('**No answer from the GPU service.** Running notebooks are untouched.')} />{' '}
+          <span aria-live="off">{trans.__('Next try in %1 s.', wait)}</span>{' '}
+          <button type="button" className="jp-GPUShare-link" data-action="retry" onClick={retry}>
+            {trans.__('Try now')}
+          </button>
+        </p>
+      </div>
+    );
+  }
+  const texts: Record<DegradedCode, string> = {
+    broker: trans.__('**The GPU service does not answer.** Running notebooks are untouched.'),
+    ledger: trans.__('**Usage is not being recorded** just now: the database does not answer. Sharing goes on as usual.'),
+    disk: trans.__('**Usage is not being recorded** just now: the disk does not take it. Sharing goes on as usual.'),
+    bus: trans.__('**News from the servers do not arrive.** Numbers are the last known.'),
+    nvml: trans.__('**GPU readings stopped.** Nothing is granted or taken until they are back.')
+  };
+  const codes = new Map((snapshot.status?.degraded ?? []).map(({ code, message }) => [code, message]));
+  return codes.size === 0 ? null : (
+    <>
+      {[...codes].map(([code, message]) => (
+        <div key={code} className="jp-GPUShare-notice" role="status" data-degraded={code} title={message}>
+          <Glyph look="warned" />
+          <p>
+            <Rich text={texts[code] ?? message} />
+          </p>
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Known(): JSX.Element {
+  const { trans, focused, snapshot } = useUi();
+  const moment = useMoment();
+  const sessions = inOrder(moment);
+  const front = sessions.find(session => session.id === focused);
+  const others = sessions.filter(session => session !== front);
+  const asOf =
+    snapshot.kind === 'gone' && snapshot.at !== null ? trans.__('as of %1', timeOfDay(snapshot.at)) : null;
+  return (
+    <>
+      <Section title={trans.__('My notebooks')} summary={asOf ?? heldSummary(sessions, trans)}>
+        {front && <Card session={front} />}
+        {others.length > 0 && <Rows sessions={others} />}
+        {sessions.length === 0 && (
+          <Note text={trans.__('No notebook is running. Start one and it gets a GPU when it needs it.')} />
+        )}
+      </Section>
+      <Section title={trans.__('Servers')} summary={asOf ?? serverSummary(moment, trans)}>
+        {totals(moment.status).devices > 0 ? <Servers /> : <NoDevice />}
+      </Section>
+    </>
+  );
+}
+
+type Trans = ReturnType<typeof useUi>['trans'];
+
+function heldSummary(sessions: ISession[], trans: Trans): string {
+  const alive = sessions.filter(session => session.state !== 'dead');
+  const held = alive.filter(holds).length;
+  return alive.length === 0 ? '' : trans._n('%1 of %2 holds a GPU', '%1 of %2 hold a GPU', held, held, alive.length);
+}
+
+function serverSummary({ status }: ReturnType<typeof useMoment>, trans: Trans): string {
+  const { devices, free, waiting, silent } = totals(status);
+  if (devices === 0) {
+    return trans.__('none');
+  }
+  return [
+    trans.__('%1 of %2 free', amount(free), devices),
+    waiting > 0 ? trans._n('%1 waiting', '%1 waiting', waiting, waiting) : '',
+    silent > 0 ? trans._n('%1 silent', '%1 silent', silent, silent) : ''
+  ]
+    .filter(Boolean)
+    .join(' · ');
+}
+
+function NoDevice(): JSX.Element {
+  const { trans, runCheck } = useUi();
+  return (
+    <Note text={trans.__('No GPU was found on this machine.')}>
+      {' '}
+      {runCheck ? (
+        <button type="button" className="jp-GPUShare-link" onClick={runCheck}>
+          {trans.__('Run a check')}
+        </button>
+      ) : null}
+    </Note>
+  );
+}
+
+function Note({ text, late, children }: { text: string; late?: boolean; children?: ReactNode }): JSX.Element {
+  return (
+    <div className="jp-GPUShare-empty" data-late={late || undefined}>
+      <Glyph look="none" />
+      <p>
+        {text}
+        {children}
+      </p>
+    </div>
+  );
+}
+
+function Section(props: { title: string; summary?: string; children?: ReactNode }): JSX.Element {
+  const { title, summary, children } = props;
+  const [open, setOpen] = useState(true);
+  const body = useId();
+  return (
+    <section className="jp-GPUShare-section">
+      <h2>
+        <button type="button" aria-expanded={open} aria-controls={body} onClick={() => setOpen(!open)}>
+          <Icon name={open ? 'down' : 'right'} />
+          <span>{title}</span>
+          {summary && <span className="jp-GPUShare-summary">{summary}</span>}
+        </button>
+      </h2>
+      <div id={body} hidden={!open}>
+        {children}
+      </div>
+    </section>
+  );
+}
+

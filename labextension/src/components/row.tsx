@@ -1,0 +1,84 @@
+/** Every other notebook: two lines. */
+import { KeyboardEvent } from 'react';
+
+import { rowActions } from '../actions';
+import { appearance, Look } from '../states';
+import { ISession } from '../tokens';
+import { ActionButton, MoreButton, useAct } from './actions';
+import { ShareBar } from './bars';
+import { useMoment, useUi } from './context';
+import { actionOf, opensMenu, rove } from './keys';
+import { Glyph, Name, Rich } from './marks';
+
+const WITH_BAR: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
+
+export function Rows({ sessions }: { sessions: ISession[] }): JSX.Element {
+  const { trans } = useUi();
+  return (
+    <div className="jp-GPUShare-rows" role="list" aria-label={trans.__('My other notebooks')} onKeyDown={rove}>
+      {sessions.map((session, index) => (
+        <Row key={session.id} session={session} first={index === 0} />
+      ))}
+    </div>
+  );
+}
+
+function Row({ session, first }: { session: ISession; first: boolean }): JSX.Element {
+  const { trans, snapshot, openMenu, reveal, rowKeys } = useUi();
+  const [answer, ask] = useAct(session.id);
+  const { look, label, word, figure } = appearance(session, useMoment(), trans);
+  const gone = snapshot.kind === 'gone';
+  const text = gone ? trans.__('Last seen: %1', word) : word;
+  const plain = text.replaceAll('**', '');
+  const owner = session.mine ? '' : ` · ${session.user}`;
+  const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
+    const action = actionOf(event, look, rowKeys && !gone);
+    if (action) {
+      ask(action);
+    } else if (opensMenu(event)) {
+      openMenu(session, event.currentTarget);
+    } else if (event.key === 'Enter' && event.target === event.currentTarget) {
+      reveal(session);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+  const actions = rowActions(look);
+  return (
+    <article
+      className="jp-GPUShare-row"
+      role="listitem"
+      data-stop
+      data-session={session.id}
+      data-state={session.state}
+      data-look={look}
+      data-stale={gone || undefined}
+      tabIndex={first ? 0 : -1}
+      aria-label={[session.label, plain, figure].filter(Boolean).join(', ')}
+      onKeyDown={onKeyDown}
+      onContextMenu={event => {
+        event.preventDefault();
+        event.stopPropagation();
+        openMenu(session, event.currentTarget);
+      }}
+      onDoubleClick={() => reveal(session)}
+    >
+      <Glyph look={look} label={label} />
+      <Name label={session.label} title={session.path ?? session.label} />
+      <span className="jp-GPUShare-percent">{figure}</span>
+      <MoreButton session={session} inRow />
+      <span className="jp-GPUShare-word" title={plain + owner}>
+        {answer.kind === 'refused' ? <span role="status">{answer.message}</span> : <Rich text={text + owner} />}
+      </span>
+      {WITH_BAR.includes(look) && <ShareBar session={session} small />}
+      {actions.length > 0 && (
+        <div className="jp-GPUShare-actions">
+          {actions.map(action => (
+            <ActionButton key={action} action={action} session={session} look={look} inRow />
+          ))}
+        </div>
+      )}
+    </article>
+  );
+}

@@ -1,0 +1,155 @@
+/** The servers: tiles while there are few devices, else one strip of cells for each server that opens to its tiles. */
+import { useState } from 'react';
+
+import { devices as amount, modelName, percent, span } from '../format';
+import { serversInOrder } from '../order';
+import { IDevice, IServer, IStatus } from '../tokens';
+import { freeShare, IMoment, isOffered, mySessionsOn } from '../view';
+import { useMoment, useUi } from './context';
+import { rove } from './keys';
+import { Glyph, Icon, vars } from './marks';
+import { Tile } from './tile';
+
+const MOST_TILES = 12;
+
+export function Servers(): JSX.Element {
+  const { status } = useMoment();
+  const servers = serversInOrder(status);
+  const count = servers.reduce((sum, server) => sum + Object.keys(server.devices).length, 0);
+  return (
+    <>
+      {servers.map(server =>
+        count > MOST_TILES ? <Strip key={server.name} server={server} /> : <Open key={server.name} server={server} />
+      )}
+      <Legend />
+    </>
+  );
+}
+
+/** "4 × A100 80GB", or the number of devices where models differ. */
+function content(server: IServer): string {
+  const devices = Object.values(server.devices);
+  const models = new Set(devices.map(device => modelName(device.model)));
+  return models.size === 1 ? `${devices.length} × ${[...models][0]}` : `${devices.length} GPUs`;
+}
+
+function Open({ server }: { server: IServer }): JSX.Element {
+  const { trans } = useUi();
+  const down = server.state === 'down';
+  const silent = server.age_s === null ? '' : trans.__('silent for %1', span(server.age_s, trans));
+  return (
+    <section className="jp-GPUShare-server" data-server={server.name} data-state={server.state}>
+      <h3>
+        {down && <Glyph look="lost" label={trans.__('silent')} />}
+        <span>{server.name}</span>
+        <span className="jp-GPUShare-aside">{[down ? silent : '', content(server)].filter(Boolean).join(' · ')}</span>
+      </h3>
+      {down ? (
+        <p className="jp-GPUShare-note">
+          {trans.__('Its GPUs are not offered until it answers. Notebooks there keep running.')}
+        </p>
+      ) : (
+        <Tiles server={server} />
+      )}
+    </section>
+  );
+}
+
+function byIndex(server: IServer): IDevice[] {
+  return Object.values(server.devices).sort((a, b) => a.index - b.index || a.uuid.localeCompare(b.uuid));
+}
+
+function Tiles({ server }: { server: IServer }): JSX.Element {
+  return (
+    <div className="jp-GPUShare-tiles" role="list" onKeyDown={rove} onFocus={keepOneStop} ref={offerFirst}>
+      {byIndex(server).map(device => (
+        <Tile key={device.uuid} server={server} device={device} />
+      ))}
+    </div>
+  );
+}
+
+/** One stop of a list is in the tab order: the first, until another had the focus. */
+function offerFirst(list: HTMLElement | null): void {
+  if (list && !list.querySelector('[data-stop][tabindex="0"]')) {
+    list.querySelector<HTMLElement>('[data-stop]')?.setAttribute('tabindex', '0');
+  }
+}
+
+function keepOneStop(event: { currentTarget: HTMLElement; target: EventTarget }): void {
+  const stop = (event.target as HTMLElement).closest<HTMLElement>('[data-stop]');
+  event.currentTarget.querySelectorAll<HTMLElement>('[data-stop]').forEach(other => (other.tabIndex = other === stop ? 0 : -1));
+}
+
+function Strip({ server }: { server: IServer }): JSX.Element {
+  const { trans } = useUi();
+  const moment = useMoment();
+  const [open, setOpen] = useState(false);
+  const devices = byIndex(server);
+  const free = devices.reduce((sum, device) => sum + (freeShare(server, device) ?? 0), 0);
+  const text = trans.__('%1 of %2 free', amount(free), devices.length);
+  return (
+    <section className="jp-GPUShare-server" data-server={server.name} data-state={server.state}>
+      <button
+        type="button"
+        className="jp-GPUShare-strip"
+        aria-expanded={open}
+        aria-label={`${server.name}, ${content(server)}, ${text}`}
+        onClick={() => setOpen(!open)}
+      >
+        <Icon name={open ? 'down' : 'right'} />
+        <span className="jp-GPUShare-serverName">{server.name}</span>
+        <span className="jp-GPUShare-cells" aria-hidden="true">
+          {devices.map(device => (
+            <Cell key={device.uuid} server={server} device={device} moment={moment} />
+          ))}
+        </span>
+        <span className="jp-GPUShare-free">{amount(free)}</span>
+      </button>
+      {open && <Tiles server={server} />}
+    </section>
+  );
+}
+
+function Cell({ server, device, moment }: { server: IServer; device: IDevice; moment: IMoment }): JSX.Element {
+  const mine = mySessionsOn(moment.status, device.uuid)
+    .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
+    .reduce((sum, share) => sum + share, 0);
+  const kind = device.state === 'lost' || server.state === 'down' ? 'lost' : isOffered(server, device) ? undefined : 'foreign';
+  return (
+    <span
+      data-device={device.uuid}
+      data-kind={kind}
+      data-mine={mine > 0 || undefined}
+      title={`GPU ${device.index} · ${percent(device.allocated)}`}
+      style={vars({ allocated: device.allocated ?? 0, mine })}
+    />
+  );
+}
+
+function Legend(): JSX.Element {
+  const { trans } = useUi();
+  const { status } = useMoment();
+  const words: [string, string][] = [
+    ['mine', trans.__('you')],
+    ['others', trans.__('others')],
+    ...(hasForeign(status) ? ([['foreign', trans.__('not managed')]] as [string, string][]) : []),
+    ['free', trans.__('free')]
+  ];
+  return (
+    <p className="jp-GPUShare-legend">
+      {words.map(([kind, word]) => (
+        <span key={kind}>
+          <i data-kind={kind} aria-hidden="true" />
+          {word}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+function hasForeign(status: IStatus): boolean {
+  return Object.values(status.servers).some(server =>
+    Object.values(server.devices).some(device => device.others.length > 0)
+  );
+}

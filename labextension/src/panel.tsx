@@ -1,0 +1,28 @@
+import { ReactNode } from 'react';
+
+import { Overview } from './components/overview';
+import { gpuIcon } from './icons';
+import { IHost, LiveWidget } from './live';
+
+/** The side panel. */
+export class GPUSharePanel extends LiveWidget {
+  constructor(host: IHost) {
+    super(host);
+    const title = host.trans.__('GPU share');
+    this.id = 'jp-gpushare-panel';
+    this.addClass('jp-GPUShare-panel');
+    this.title.icon = gpuIcon;
+    this.title.caption = title;
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', title);
+  }
+
+  /** Puts the focus on the card, or else on the first thing that takes it. */
+  focusFirst(): void {
+    this.node.querySelector<HTMLElement>('.jp-GPUShare-card, [data-stop][tabindex="0"], button')?.focus();
+  }
+
+  protected draw(): ReactNode {
+    return <Overview />;
+  }
+}
