@@ -17,7 +17,7 @@ from .choose import choose, place
 from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
-from .room import EPS, need_of, reachable
+from .room import EPS, need_of, reachable, sum_at
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
 BATCH = 256  # sessions that are scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
@@ -157,8 +157,7 @@ def _held_by_user(draft: Draft) -> Floats:
     rows = np.flatnonzero(draft.lease)
     asks = draft.state.sessions
     sessions = draft.session[rows]
-    held: Floats = np.bincount(asks.user[sessions], asks.guarantee[sessions], len(draft.state.users.name))
-    return held
+    return sum_at(asks.user[sessions], asks.guarantee[sessions], len(draft.state.users.name))
 
 
 def _bind(draft: Draft, session: int, policy: Policy) -> None:
@@ -253,7 +252,7 @@ def _reserve(draft: Draft, session: int) -> None:
     state, room = draft.state, draft.room
     devices = candidates(draft, session)
     devices = devices[~(state.devices.blocked[devices] & bool(state.sessions.whole[session]))]
-    kept = np.bincount(state.devices.server, draft.ahead, len(state.servers)) > 0
+    kept = sum_at(state.devices.server, draft.ahead, len(state.servers)) > 0
     devices = devices[~kept[state.devices.server[devices]]]
     if devices.size == 0:
         return

@@ -16,6 +16,7 @@ from .admit import candidates, fits, resident
 from .choose import choose
 from .draft import FREE, Draft, copy_of
 from .policy import Policy
+from .room import sum_at
 from .state import ACTIVE, BOUND, IDLE, PARKING, Bools, Floats, Ints
 
 TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
@@ -103,8 +104,7 @@ def _park_cost_s(draft: Draft, rows: Ints) -> Floats:
     """(S,) seconds to park and resume each session; NaN where its bytes were not read."""
     owner = draft.session[rows]
     cost = reclaim.park_cost_s(draft.memory_used[rows], draft.state.devices.link_gb_s[draft.device[rows]])
-    total: Floats = np.bincount(owner, cost, len(draft.state.sessions.id))
-    return total
+    return sum_at(owner, cost, len(draft.state.sessions.id))
 
 
 def _wanted(draft: Draft, policy: Policy) -> bool:

@@ -12,6 +12,7 @@ from . import elastic, shares
 from .admit import candidates
 from .draft import Draft
 from .policy import Policy
+from .room import sum_at
 from .state import Bools, Floats, Ints, Placements
 
 CHANGE = 0.005  # what differs by less is not worth a message
@@ -57,7 +58,7 @@ def _contended(draft: Draft, placements: Placements) -> Bools:
     """(P,) somebody waits for this device, or those who compute there could use more than all of it."""
     size = len(draft.state.devices.uuid)
     computing = placements.lease & draft.bursting[placements.session]
-    wanted = np.bincount(placements.device, np.where(computing, placements.target, 0.0), size)
+    wanted = sum_at(placements.device, np.where(computing, placements.target, 0.0), size)
     contended: Bools = wanted > 1.0 + CHANGE
     for session in draft.blocked:
         contended[candidates(draft, session)] = True

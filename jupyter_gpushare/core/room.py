@@ -51,7 +51,7 @@ def capacity(state: State) -> Floats:
     unread = np.isnan(unaccounted)
     if unread.any():
         known = np.nan_to_num(placements.memory_used)
-        of_sessions = np.bincount(placements.device, known, len(devices.uuid))
+        of_sessions = sum_at(placements.device, known, len(devices.uuid))
         unaccounted = np.where(unread, np.maximum(devices.memory_used - of_sessions, 0.0), unaccounted)
     return np.asarray(devices.memory_total - unaccounted, dtype=np.float64)
 
@@ -70,8 +70,7 @@ def room_of(state: State) -> Room:
     charge = np.where(holds, np.fmax(placements.memory_used, need), 0.0)
 
     def total(weights: Floats | Bools) -> Floats:
-        result: Floats = np.bincount(device, weights, size)
-        return result
+        return sum_at(device, weights, size)
 
     return Room(
         committed=total(guarantee * (lease & ~placements.borrowed)),
@@ -83,6 +82,11 @@ def room_of(state: State) -> Room:
         closed=total(lease & sessions.exclusive[rows]),
         capacity=limits,
     )
+
+
+def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:
+    """(size,) the sum of the values that fall to each row."""
+    return np.asarray(np.bincount(rows, values, size), dtype=np.float64)
 
 
 def need_of(state: State, session: int, capacities: Floats) -> Floats:
