@@ -99,7 +99,7 @@ def _read(path: Path) -> _Inventory:
             f"{FIELD}: {str(path)!r} is neither <servers>x<devices>x<model> nor a readable file ({error.strerror})."
         ) from error
     except msgspec.DecodeError as error:
-        raise BadDemand(f"{FIELD}: {path}: {error}") from error
+        raise BadDemand(f"{FIELD}: {path} is no usable JSON: {error}.") from error
     names = [server.name for server in inventory.servers]
     if not names:
         raise BadDemand(f"{FIELD}: {path}: servers: at least one is needed.")
@@ -116,7 +116,8 @@ def _server(server: _Server, salt: str) -> SimulatedServer:
     for group in server.devices:
         if not 1 <= group.count <= MOST_DEVICES:
             raise BadDemand(f"{where}: count: {group.count!r} is not usable; 1 to {MOST_DEVICES} are allowed.")
-        devices.extend(_device(group, server.name, len(devices) + n, where, salt) for n in range(group.count))
+        first = len(devices)
+        devices.extend(_device(group, server.name, first + n, where, salt) for n in range(group.count))
     if not devices:
         raise BadDemand(f"{where}: devices: at least one is needed.")
     return SimulatedServer(server.name, tuple(devices), server.link_gb_s, int(server.host_memory_gib * GIB))

@@ -290,11 +290,13 @@ class NvmlBackend:
         total = readings.memory(ask)[0]
         compute = re.search(r"\b(\d+)g\.", model)
         slices = 4 if "A30" in gpu.model else 7
+        place = ask("nvmlDeviceGetGpuInstanceId"), ask("nvmlDeviceGetComputeInstanceId")
         part = total / gpu.memory_total if total and gpu.memory_total else None
         device = Device(
             uuid=uuid,
             index=gpu.index,
             model=model,
+            legacy_name=None if None in place else f"MIG-{gpu.uuid}/{place[0]}/{place[1]}",
             temperature_limit_c=gpu.temperature_limit_c,
             tflops=gpu.tflops * int(compute[1]) / slices if gpu.tflops and compute else None,
             bandwidth_gb_s=gpu.bandwidth_gb_s * min(part, 1.0) if gpu.bandwidth_gb_s and part else None,

@@ -139,6 +139,10 @@ class Attribution:
             tree = Tree(command.user, command.pid, command.started, seen.uid, set(command.devices))
             self._trees[command.session] = tree
             self._record(tree, children)
+            for other in (other for other in self._trees.values() if other is not tree):
+                for pid in tree.members:  # until now they passed for children of the kernel that started this one
+                    other.members.pop(pid, None)
+                    other.leftovers.pop(pid, None)
             if known is not None:  # a restart: what lives on of the kernel before is left over
                 before = {**known.leftovers, **known.members}
                 tree.leftovers = {pid: started for pid, started in before.items() if pid not in tree.members}
@@ -183,7 +187,7 @@ class Attribution:
 
     def refresh(self, *, deep: bool = True) -> tuple[str, ...]:
         """Forgets the dead and, when `deep`, records new children. Returns the sessions with no process left."""
-        with self._look(deep) as children:
+        with self._look(deep and bool(self._trees)) as children:
             trees = tuple(self._trees.items())
             for _, tree in trees:
                 self._record(tree, children)
@@ -218,7 +222,7 @@ class Attribution:
         """One consistent look at the processes; gives everybody's children when `deep`."""
         with self._lock:
             self._reads.clear()
-            yield self._table.children() if deep and self._trees else {}
+            yield self._table.children() if deep else {}
 
     def _read(self, pid: int) -> Seen | None:
         if pid not in self._reads:

@@ -29,6 +29,7 @@ typedef struct { ull total, free, used; } memory_v1_t;
 typedef struct { uint version; ull total, reserved, free, used; } memory_v2_t;
 typedef struct { uint gpu, memory; } utilization_t;
 typedef struct { uint version, sensor; int temperature; } temperature_t;
+typedef struct { uint version; int margin; } margin_t;
 typedef struct { uint pid; ull memory; uint gi, ci; } process_t;
 typedef struct { uint pid; ull time; uint sm, memory, encoder, decoder; } sample_t;
 
@@ -248,6 +249,12 @@ int nvmlDeviceGetTemperatureV(device of, temperature_t *out) {
     uint value = 0;
     int code = number("nvmlDeviceGetTemperature", of, "temperature", &value);
     if (!code) out->temperature = (int)value;
+    return code;
+}
+int nvmlDeviceGetMarginTemperature(device of, margin_t *out) {
+    uint value = 0;
+    int code = number("nvmlDeviceGetMarginTemperature", of, "margin", &value);
+    if (!code) out->margin = (int)value;
     return code;
 }
 static int reasons(const char *function, device of, ull *out) {

@@ -1,0 +1,112 @@
+"""A stand-in NVML library, and processes that read it through the real binding."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Probe:
+    """A process that answers one line of JSON to each line it is told (nvml_worker.py)."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "nvml_worker.py")],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, line: str) -> Any:
+        self.tell(line)
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class Standin:
+    """The stand-in library, its scenario, and processes that use both."""
+
+    def __init__(self, standin: ModuleType, library: Path, folder: Path) -> None:
+        self.standin, self.library, self.folder = standin, library, folder
+        self.scenario, self.calls = folder / "scenario", folder / "calls"
+        self.probes: list[Probe] = []
+
+    def say(self, *gpus: dict[str, object], **machine: object) -> None:
+        """From now on NVML says this."""
+        self.standin.write_scenario(self.scenario, self.standin.scenario(*gpus, **machine))
+
+    def probe(self, library: Path | None = None, **environment: str) -> Probe:
+        found = self.standin.environment(library or self.library, self.scenario, self.calls) | environment
+        self.probes.append(Probe(found))
+        return self.probes[-1]
+
+    def count(self, function: str) -> int:
+        """How often it was called since the last time this was asked."""
+        lines = self.calls.read_text().split() if self.calls.exists() else []
+        self.calls.unlink(missing_ok=True)
+        return lines.count(function)
+
+    def close(self) -> None:
+        for probe in self.probes:
+            probe.close()
+
+
+def _load_standin() -> ModuleType:
+    path = HERE.parent / "standin" / "nvml.py"
+    spec = importlib.util.spec_from_file_location("standin_nvml", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def standin() -> ModuleType:
+    """tests/standin/nvml.py."""
+    return _load_standin()
+
+
+@pytest.fixture(scope="session")
+def build_standin(standin: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Builds the library without some symbols; each kind once per session."""
+    built: dict[tuple[str, ...], Path] = {}
+
+    def build(missing: Sequence[str] = ()) -> Path:
+        key = tuple(missing)
+        if key not in built:
+            built[key] = standin.build(tmp_path_factory.mktemp("nvml"), key)
+        return built[key]
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def nvml_standin(
+    standin: ModuleType, build_standin: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Standin]:
+    """The library with all symbols. Its processes end with the module."""
+    found = Standin(standin, build_standin(), tmp_path_factory.mktemp("scenario"))
+    yield found
+    found.close()
