@@ -32,11 +32,12 @@ from . import tables
 from .history import history
 from .journal import DecisionWrite, Journal, LeaseWrite, UsageKey, UsageSums
 from .rows import FairUsage, History, HistoryQuery, LeaseRow
-from .storage import default_url, on_network, private_folder
+from .storage import default_url, on_network
 
 log = logging.getLogger(__name__)
 
-HEAD = "0001"  # the newest migration
+MIGRATIONS = Path(__file__).parent / "migrations"
+HEAD = "0001"  # the newest of them
 LOCK_WAIT_S = 2.0
 _DAMAGED = ("file is not a database", "database disk image is malformed", "malformed database schema")
 
@@ -48,8 +49,8 @@ class Trouble(Exception):
 class Database:
     """One connection to one database, opened when it is needed and again after every trouble."""
 
-    def __init__(self, url: str) -> None:
-        self._asked = url
+    def __init__(self, url: str, mount_table: str | None = None) -> None:
+        self._asked, self._mount_table = url, mount_table
         self._url: URL | None = None
         self._engine: Engine | None = None
         self._connection: Connection | None = None
@@ -77,10 +78,10 @@ class Database:
             if file is not None:
                 if self._damaged:
                     self._move_aside(file)
-                private_folder(file.parent)
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 # The file exists before SQLite sees it, so that it and its companions are the owner's only.
                 os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-            self._engine = _engine(self._url, wal=file is not None and not on_network(file))
+            self._engine = _engine(self._url, wal=file is not None and not on_network(file, self._mount_table))
             self._connection = self._engine.connect()
             _migrate(self._connection)
             self._identity = _identity(file)
@@ -208,7 +209,8 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
 def _engine(url: URL, wal: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
-    engine = create_engine(url, poolclass=StaticPool, connect_args={"timeout": LOCK_WAIT_S})
+    patience = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
+    engine = create_engine(url, poolclass=StaticPool, connect_args=patience)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
@@ -235,8 +237,7 @@ def _migrate(connection: Connection) -> None:
         from alembic.util import CommandError
 
         config = Config()
-        folder = Path(__file__).parent / "migrations"
-        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         try:

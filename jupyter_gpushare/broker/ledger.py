@@ -241,12 +241,12 @@ class Ledger:
                     _refuse(asks, str(trouble))
                     pause_s = min(max(2 * pause_s, self._retry_s), RETRY_MAX_S)
                 else:
+                    self._take_notice(database)
                     self._say(None)
                     _answer(database, asks)
                     pause_s = 0.0
                 finally:
                     self._working_since = None
-                    self._take_notice(database)
         finally:
             database.close()
             with self._wake:

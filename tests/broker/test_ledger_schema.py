@@ -1,0 +1,118 @@
+"""Migrations lead to the tables the code uses, from any earlier state, all of it or nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect
+
+from jupyter_gpushare.broker import database as module
+from jupyter_gpushare.broker.database import HEAD, Database, Trouble
+from jupyter_gpushare.broker.journal import Journal, LeaseWrite
+from jupyter_gpushare.broker.rows import LeaseRow
+from jupyter_gpushare.broker.tables import metadata
+
+NFS = "srv:/home {folder} nfs4 rw 0 0\n"
+
+
+@pytest.fixture
+def engine(tmp_path):
+    engine = create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def database(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield database
+    database.close()
+
+
+def test_migrations_from_nothing_make_the_tables_of_the_code(database, engine):
+    assert database.connect() is True
+    assert database.connect() is False
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == HEAD
+
+
+def test_the_newest_migration_is_the_one_the_code_expects():
+    config = Config()
+    config.set_main_option("script_location", str(module.MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+def test_an_old_schema_is_brought_up_to_date(database, engine):
+    with engine.begin() as connection:  # as alembic leaves it before its first migration
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+
+    database.connect()
+
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_migration_that_fails_half_way_leaves_nothing_behind_and_is_tried_again(database, engine):
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE fair_usage (in_the_way INTEGER)")  # the last table that is made
+    with pytest.raises(Trouble, match="fair_usage"):
+        database.connect()
+    assert inspect(engine).get_table_names() == ["fair_usage"]
+
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE fair_usage")
+    assert database.connect() is True
+
+
+def test_the_database_itself_refuses_a_second_open_lease(database, tmp_path):
+    database.connect()
+    row = LeaseRow(session="k1", user="alice", origin="o", server="s", label="l")
+    database.write(Journal(leases={"k1": LeaseWrite(row, 1.0)}))
+    database.close()
+
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    names = [name for _, name, *_ in connection.execute("PRAGMA table_info(leases)") if name != "id"]
+    columns = ", ".join(f'"{name}"' for name in names)
+    copy = f"INSERT INTO leases ({columns}) SELECT {columns} FROM leases"
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(copy)
+    connection.execute("UPDATE leases SET ended_at = 2.0")
+    connection.execute(copy)  # another ended one is history
+    connection.close()
+
+
+@pytest.mark.parametrize(("network", "journal"), [(False, "wal"), (True, "delete")])
+def test_shared_memory_is_used_on_local_file_systems_only(tmp_path, network, journal):
+    table = NFS.format(folder=tmp_path) if network else "/dev/sda / ext4 rw 0 0\n"
+    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite", mount_table=table)
+    database.connect()
+    assert database._connection.exec_driver_sql("PRAGMA journal_mode").scalar() == journal
+    database.close()
+
+
+def test_nothing_is_half_written(database):
+    database.connect()
+    row = LeaseRow(session="k1", user="alice", origin="o", server="s", label="l")
+    nameless = LeaseRow(session="k2", user=None, origin="o", server="s", label="l")
+    with pytest.raises(Trouble):
+        database.write(Journal(leases={"k1": LeaseWrite(row, 1.0), "k2": LeaseWrite(nameless, 1.0)}))
+
+    database.connect()
+    assert database.leases() == []
+
+
+def test_a_ledger_in_memory_works():
+    database = Database("sqlite://")
+    assert database.connect() is True
+    assert database.connect() is False
+    assert database.leases() == []
+    database.close()
