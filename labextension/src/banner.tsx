@@ -6,6 +6,7 @@ import { Widget } from '@lumino/widgets';
 import { ReactNode } from 'react';
 
 import { BannerKind, bannerOf, happened, Happening, IBanner } from './banners';
+import { useUi } from './components/context';
 import { Glyph, Icon, Rich, vars } from './components/marks';
 import { kernelOf } from './focus';
 import { IHost, LiveWidget } from './live';
@@ -24,8 +25,6 @@ export class Banner extends LiveWidget {
     super(host);
     this.addClass('jp-GPUShare-bannerHost');
     host.model.changed.connect(this._onModel, this);
-    this._sizes.observe(this._content);
-    this.node.append(this._content);
     this.hide();
   }
 
@@ -39,7 +38,18 @@ export class Banner extends LiveWidget {
 
   protected draw(): ReactNode {
     const banner = this._banner();
-    return banner && <BannerView banner={banner} onClose={() => this._close(banner)} onAct={this._act} refusal={this._refusal} />;
+    return (
+      banner && (
+        <div ref={this._watch}>
+          <BannerView
+            banner={banner}
+            refusal={this._refusal}
+            onAct={this._act}
+            onClose={() => this._close(banner)}
+          />
+        </div>
+      )
+    );
   }
 
   private _banner(): IBanner | null {
@@ -122,6 +132,13 @@ export class Banner extends LiveWidget {
     }
   };
 
+  private _watch = (content: HTMLElement | null): void => {
+    this._sizes.disconnect();
+    if (content) {
+      this._sizes.observe(content);
+    }
+  };
+
   /** The layout above gives the height that is asked for, and the notebook is scrolled by as much. */
   private _fit(height: number): void {
     const delta = height - this._height;
@@ -136,8 +153,7 @@ export class Banner extends LiveWidget {
     }
   }
 
-  private readonly _content = document.createElement('div');
-  private readonly _sizes = new ResizeObserver(() => this._fit(this._content.offsetHeight));
+  private readonly _sizes = new ResizeObserver(([entry]) => this._fit(entry.target.clientHeight));
   private _before: ISession | undefined;
   private _happening: Happening = null;
   private _until = 0;
@@ -155,6 +171,7 @@ interface IViewProps {
 }
 
 export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX.Element {
+  const { trans } = useUi();
   const { look, tone, text, actions, urgent, progress, closable = true } = banner;
   const seconds = /\*\*0:(\d\d)\*\*/.exec(text)?.[1];
   // A countdown is read out at its start and at ten seconds, never each second.
@@ -184,7 +201,7 @@ export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX
         </div>
       )}
       {closable && (
-        <button type="button" className="jp-GPUShare-iconButton" aria-label="Dismiss" title="Dismiss" onClick={onClose}>
+        <button type="button" className="jp-GPUShare-iconButton" aria-label={trans.__('Dismiss')} title={trans.__('Dismiss')} onClick={onClose}>
           <Icon name="close" />
         </button>
       )}

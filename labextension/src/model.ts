@@ -16,6 +16,7 @@ import { ITabs } from './tabs';
 const REDRAW_MS = 500;
 const FIRST_EVENT_MS = 5000; // a proxy that buffers the stream shows nothing for longer than this
 const QUIET_MS = 60000; // a stream silent for longer is taken for dead and resumed
+const RECONNECT_MS = 1000; // between the end of a stream and its continuation
 const MAX_WAIT_S = 60;
 
 const EMPTY: ISnapshot = { kind: 'loading', status: null, heard: {}, traces: {}, at: null, nextTry: null };
@@ -33,7 +34,6 @@ export class GPUShareModel implements IGPUShareModel {
     this._onVisibility();
   }
 
-  /** Seconds between two looks where the server cannot push. */
   pollSeconds = 2;
 
   get snapshot(): ISnapshot {
@@ -88,6 +88,9 @@ export class GPUShareModel implements IGPUShareModel {
       try {
         if (push) {
           push = await this._stream(signal, () => (failures = 0));
+          if (push) {
+            await this._sleep(RECONNECT_MS, signal);
+          }
         } else {
           await this._poll(signal, () => (failures = 0));
         }

@@ -60,8 +60,11 @@ export class Tabs implements ITabs {
     try {
       await this._locks.request(this._name, { signal }, async () => {
         this._leads = true;
-        await work(signal);
-        this._leads = false;
+        try {
+          await work(signal);
+        } finally {
+          this._leads = false;
+        }
       });
     } catch (error) {
       if (!signal.aborted) {

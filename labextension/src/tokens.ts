@@ -190,6 +190,8 @@ export interface ISnapshot {
 /** Keeps the snapshot up to date while the page is visible; shared by all that show it. */
 export interface IGPUShareModel extends IDisposable {
   readonly snapshot: ISnapshot;
+  /** Seconds between two looks where the server cannot push. */
+  pollSeconds: number;
   /** At most twice a second. */
   readonly changed: ISignal<IGPUShareModel, ISnapshot>;
   /** Ends the present wait and tries at once. */

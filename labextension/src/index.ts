@@ -1,0 +1,145 @@
+/** The plugins: the model, and what shows it. Everything but the model is optional, so that other shells can use it. */
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette, IToolbarWidgetRegistry, MainAreaWidget } from '@jupyterlab/apputils';
+import { DocumentRegistry } from '@jupyterlab/docregistry';
+import { INotebookModel, INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { DisposableDelegate, IDisposable } from '@lumino/disposable';
+import { Widget } from '@lumino/widgets';
+
+import { createAct } from './acting';
+import { createApi } from './api';
+import { Banner } from './banner';
+import { addCommands, COMMANDS, createMenu, SHOW } from './commands';
+import { NotebookFocus } from './focus';
+import { gpuIcon } from './icons';
+import { IHost, IPreferences } from './live';
+import { GPUShareModel } from './model';
+import { GPUSharePanel } from './panel';
+import { StatusItem } from './statusitem';
+import { Tabs } from './tabs';
+import { IGPUShareModel, ISession } from './tokens';
+import { ToolItem } from './toolitem';
+import { WhyView } from './whyview';
+
+/** Provides the model: one stream for the whole browser, whoever shows it. */
+const modelPlugin: JupyterFrontEndPlugin<IGPUShareModel> = {
+  id: 'jupyter-gpushare:model',
+  description: 'Keeps the state of the shared GPUs up to date.',
+  autoStart: true,
+  provides: IGPUShareModel,
+  activate: (app: JupyterFrontEnd): IGPUShareModel => {
+    const { serverSettings } = app.serviceManager;
+    return new GPUShareModel({ api: createApi(serverSettings), tabs: new Tabs(serverSettings.baseUrl) });
+  }
+};
+
+const uiPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-gpushare:plugin',
+  description: 'Shows which GPU each notebook uses, how much of it, what happens next, and why.',
+  autoStart: true,
+  requires: [IGPUShareModel],
+  optional: [
+    ITranslator,
+    ISettingRegistry,
+    ILayoutRestorer,
+    ICommandPalette,
+    INotebookTracker,
+    IStatusBar,
+    IToolbarWidgetRegistry
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IGPUShareModel,
+    translator: ITranslator | null,
+    settings: ISettingRegistry | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    tracker: INotebookTracker | null,
+    statusBar: IStatusBar | null,
+    toolbar: IToolbarWidgetRegistry | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
+    const api = createApi(app.serviceManager.serverSettings);
+    const preferences: IPreferences = { rowKeys: true, banners: {} };
+    const { commands } = app;
+
+    const explain = (session: ISession): void => {
+      const id = `jp-gpushare-why-${session.id}`;
+      let tab = [...app.shell.widgets('main')].find(widget => widget.id === id);
+      if (!tab) {
+        tab = new MainAreaWidget({ content: new WhyView(host, api, session.id) });
+        tab.id = id;
+        tab.title.label = trans.__('Why this GPU');
+        tab.title.caption = session.path ?? session.label;
+        tab.title.icon = gpuIcon;
+        tab.title.closable = true;
+        app.shell.add(tab, 'main');
+      }
+      app.shell.activateById(id);
+    };
+
+    const host: IHost = {
+      model,
+      focus: new NotebookFocus(tracker),
+      trans,
+      preferences,
+      act: createAct({ api, model, tracker, trans, explain }),
+      openMenu: createMenu(commands),
+      reveal: session => {
+        if (session.path !== null && commands.hasCommand('docmanager:open')) {
+          void commands.execute('docmanager:open', { path: session.path });
+        }
+      },
+      openPanel: () => void commands.execute(SHOW),
+      openSettings: () => void commands.execute('settingeditor:open', { query: 'GPU shares' })
+    };
+
+    const panel = new GPUSharePanel(host);
+    app.shell.add(panel, 'left', { rank: 450 });
+    restorer?.add(panel, panel.id);
+
+    const show = (): void => {
+      if (panel.isVisible && panel.node.contains(document.activeElement)) {
+        tracker?.currentWidget?.activate();
+      } else {
+        app.shell.activateById(panel.id);
+        panel.focusFirst();
+      }
+    };
+    addCommands(commands, { host, trans, show });
+    COMMANDS.forEach(command => palette?.addItem({ command, category: trans.__('GPU') }));
+
+    statusBar?.registerStatusItem('jupyter-gpushare:status', {
+      item: new StatusItem(host),
+      align: 'right',
+      rank: 90
+    });
+
+    toolbar?.addFactory<NotebookPanel>('Notebook', 'gpushare', notebook => new ToolItem(host, notebook));
+    app.docRegistry.addWidgetExtension('Notebook', {
+      createNew(notebook: NotebookPanel, _context: DocumentRegistry.IContext<INotebookModel>): IDisposable {
+        const banner: Widget = new Banner(host, notebook);
+        notebook.contentHeader.addWidget(banner);
+        return new DisposableDelegate(() => banner.dispose());
+      }
+    });
+
+    settings
+      ?.load(uiPlugin.id)
+      .then(loaded => {
+        const apply = (): void => {
+          preferences.rowKeys = loaded.get('rowKeys').composite !== false;
+          preferences.banners = (loaded.get('banners').composite ?? {}) as Record<string, boolean>;
+          model.pollSeconds = loaded.get('refreshSeconds').composite as number;
+        };
+        loaded.changed.connect(apply);
+        apply();
+      })
+      .catch((reason: unknown) => console.warn('jupyter-gpushare keeps its default settings:', reason));
+  }
+};
+
+export default [modelPlugin, uiPlugin];
