@@ -7,12 +7,15 @@ broker's own monotonic clock; None is unknown or does not apply.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
-from ..core.probe import Belief
-from ..model import AnyDecision, Demand, Device, Held, Place, Rung, SessionState
+from ..core.probe import UNKNOWN, Belief
+from ..model import AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
+from .rows import LeaseRow
 
 GAPS = 16  # last gaps between bursts that are kept
 USE_WINDOW_S = 2.0  # a tree that used a device this recently computes
@@ -26,8 +29,8 @@ class Placement:
     lease: bool = False
     borrowed: bool = False
     share: float = 0.0
-    target: float = 0.0
-    share_since: float = 0.0
+    target: float | None = None  # the elastic ceiling; None: never leased here
+    share_since: float | None = None
     use: float | None = None  # smoothed
     memory_used: int | None = None
     utilization: float | None = None
@@ -40,8 +43,10 @@ class Measured:
     since: float
     samples: int = 0
     used: int = 0  # samples in which the tree used a device
-    utilization: float = 0.0
+    utilization: float = 0.0  # sums over the samples in which each could be read
+    compute_samples: int = 0
     memory_utilization: float = 0.0
+    memory_samples: int = 0
     pcie_gb_s: float = 0.0
     pcie_samples: int = 0
     memory_before: int | None = None
@@ -61,10 +66,11 @@ class Session:
     demand: Demand
     pool: tuple[str, ...] | None
     opened: float
+    life: int = 0  # counts restarts: what was asked of an earlier process is not answered to this one
     pid: int | None = None
     started: float | None = None  # the process's start time as psutil gives it
     attached_at: str | None = None  # server/epoch that knows its process tree
-    processes: str = "none"  # none: not started; alive; gone; unknown: nobody could say yet
+    processes: Literal["none", "alive", "gone", "unknown"] = "none"  # none: not started; unknown: nobody could say yet
     last_alive: float = 0.0
     recovering: bool = False  # out of the ledger, not yet confirmed by its server or node
     cooperative: bool = False
@@ -76,13 +82,18 @@ class Session:
     cells: int = 0  # execute_requests of the present process that run
     gated: bool = False
     asked_at: float = 0.0  # when its gate last asked
+    admitted_at: float | None = None  # a waiting cell was let in then; its start follows
     waiting_since: float | None = None
     lease_since: float | None = None
     burst: Measured | None = None
     last_burst_end: float | None = None
+    idle_before: float | None = None  # since when it was idle before the burst that runs
+    gap_s: float | None = None  # idle time before the burst that runs
+    memory_total: int | None = None  # of the devices it was on last
     last_use: float | None = None  # its tree used a device then
+    use_at: float | None = None  # its node last told what it uses
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
-    belief: Belief = field(default_factory=Belief)
+    belief: Belief = UNKNOWN
     memory_peak: int | None = None
     pinned_until: float | None = None
     protected_until: float | None = None
@@ -91,15 +102,19 @@ class Session:
     warned: Rung | None = None
     warned_until: float | None = None
     held: Held | None = None
-    parked_bytes: int | None = None  # None: not parked
-    parked_from: tuple[str, ...] = ()
-    doing: str | None = None  # park, resume: a command is in flight
+    parked_bytes: int | None = None  # None: not parked; its placements then only say where it was
+    doing: Literal["park", "resume"] | None = None  # a command is in flight
+    retry_at: float = 0.0  # a resume that was refused is not tried again before
+    assigned: dict[str, float] | None = None  # shares its node was told last
+    row: LeaseRow | None = None  # what the ledger was told last
+    released: bool = False  # by its owner: nothing is given until it asks or computes again
     refused: str = ""  # why nothing can be given for its demand, in words
-    next_demand: Demand | None = None  # reserved for its restart
-    restart_ready: bool = False
+    reserves: str | None = None  # this is no kernel but the reservation for that session's restart
+    wants_back: bool = False  # parked, and its owner asked for it without a cell
     stop_asked: str | None = None  # None: not asked to stop; else why
     charged_gpu_s: float = 0.0
-    message: str = ""
+    notice: str = ""  # what happened last, shown until `notice_until`
+    notice_until: float = 0.0
     decided: deque[tuple[float, AnyDecision]] = field(default_factory=lambda: deque(maxlen=32))
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # its commands reach the node one after the other
 
@@ -122,6 +137,16 @@ class Session:
         return self.parked_bytes is not None
 
     @property
+    def wants(self) -> bool:
+        """Asks for a device at all."""
+        return self.demand.gpus > 0 and not self.released
+
+    @property
+    def limit(self) -> float:
+        """The most share of each of its devices: bursts may use all of it."""
+        return 1.0 if self.demand.gpus > 0 else 0.0
+
+    @property
     def context(self) -> bool:
         """A process of its tree has a device open, as far as its node could see."""
         return self.held is not None and bool(self.held.devices)
@@ -130,10 +155,19 @@ class Session:
     def devices(self) -> tuple[str, ...]:
         return tuple(self.placements)
 
+    @property
+    def needs_restart(self) -> bool:
+        """It has a device that its running process cannot see."""
+        return self.pid is not None and not set(self.placements) <= set(self.mask)
+
     def bursting(self, now: float) -> bool:
-        """A cell runs, or its processes used a device within the window."""
-        used = self.last_use is not None and now - self.last_use < USE_WINDOW_S
-        return self.live and (self.cells > 0 or used)
+        """A cell runs or was just let in, or its processes used a device within the window.
+
+        After a release only use of the device counts: its owner wants none for cells that need none.
+        """
+        seen = self.last_use if self.admitted_at is None else max(self.admitted_at, self.last_use or -math.inf)
+        used = seen is not None and now - seen < USE_WINDOW_S
+        return self.live and (used or (self.cells > 0 and not self.released))
 
     def idle_since(self, now: float) -> float | None:
         """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes."""
@@ -169,16 +203,9 @@ class ServerRecord:
     simulated: bool = False
     link_gb_s: float = 12.0
     host_memory_free: int | None = None
-    findings: dict[str, str] = field(default_factory=dict)  # code -> message
-    held: dict[str, Held] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Ticket:
-    """A start that waits inside its request; one per user server and notebook path."""
-
-    session: str
-    answered: asyncio.Future[str]  # "placed", "refused", "superseded"
+    seq: int = -1
+    findings: tuple[Finding, ...] = ()
+    held: dict[str, Held] = field(default_factory=dict)  # by session, also of sessions nobody opened here yet
 
 
 @dataclass(slots=True)
@@ -197,7 +224,8 @@ class Cluster:
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     servers: dict[str, ServerRecord] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
-    tickets: dict[tuple[str, str], Ticket] = field(default_factory=dict)
+    tickets: dict[tuple[str, str], str] = field(default_factory=dict)  # (origin, path) -> the session that has it
+    reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
 
     def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:
@@ -209,7 +237,7 @@ class Cluster:
 
     def server_of(self, session: Session) -> str | None:
         """The machine its commands go to: that of its devices, else the one its kernel runs on."""
-        for uuid in (*session.placements, *session.parked_from, *session.mask):
+        for uuid in (*session.placements, *session.mask):
             if uuid in self.devices:
                 return self.devices[uuid].server
         return session.server
@@ -231,6 +259,10 @@ class Cluster:
         if session.waiting_since is not None:
             return "waiting"
         return "bound" if session.placements else "none"
+
+    def held_at(self, session: str) -> ServerRecord | None:
+        """The server whose node says that it holds something for a session."""
+        return next((server for server in self.servers.values() if session in server.held), None)
 
     def lost(self, uuid: str) -> bool:
         record = self.devices.get(uuid)

@@ -1,0 +1,88 @@
+"""The one decision loop: every grant is made here, one turn at a time, so two requests cannot get the same share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ..core.decide import decide
+from . import state, upkeep
+from .metrics import Share
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger(__name__)
+ROUNDS = 8  # what a decision frees is granted by the next round; the next turn goes on where these end
+FAILING = "Decisions stopped because of an error of the broker's own; its log has it. Running kernels are untouched."
+
+
+async def run(broker: Broker) -> None:
+    """Turns whenever something changed, and at the next time rule. Ends by cancellation only."""
+    while True:
+        try:
+            await asyncio.wait_for(broker.wake.wait(), wait_s(broker, broker.clock()))
+        except asyncio.TimeoutError:
+            pass  # time rules
+        broker.wake.clear()
+        await asyncio.sleep(0)  # what else changed meanwhile is decided on together
+        turn(broker)
+
+
+def wait_s(broker: Broker, now: float) -> float:
+    """Until the tick, or the earliest notice that falls due before it."""
+    due = [s.warned_until - now for s in broker.cluster.sessions.values() if s.live and s.warned_until is not None]
+    return max(0.02, min([broker.settings.tick_s, *(left for left in due if left > 0)]))
+
+
+def turn(broker: Broker) -> None:
+    """Upkeep, then decide and carry out until nothing is left to decide; then whoever waits looks again."""
+    now = broker.clock()
+    upkeep.upkeep(broker, now)
+    # Nothing is known of any device before the first report: nobody is refused for that.
+    if broker.cluster.servers and broker.ready:
+        _decide(broker, now)
+    broker.pulse()
+
+
+def _decide(broker: Broker, now: float) -> None:
+    for turn_round in range(ROUNDS):
+        began = time.perf_counter()
+        try:
+            matrix = state.build(broker.cluster, broker.settings, broker.policy, now)
+            if turn_round == 0:
+                upkeep.charge(broker, matrix, now)
+            decisions = decide(matrix, now, broker.policy)
+        except Exception:  # a bug must not end the loop: kernels run on, and the next turn tries again (rule 12)
+            if broker.failing is None:
+                log.exception("No decision could be made; running kernels are untouched, it is tried again")
+            broker.failing = FAILING
+            return
+        if broker.failing is not None:
+            log.info("Decisions are made again")
+            broker.failing = None
+        if broker.metrics is not None:
+            broker.metrics.decided(decisions, time.perf_counter() - began)
+        if not decisions:
+            break
+        broker.apply(decisions)
+
+
+def show_metrics(broker: Broker) -> None:
+    """The cluster as Prometheus reads it."""
+    if broker.metrics is None:
+        return
+    cluster = broker.cluster
+    broker.metrics.show(
+        ((record.server, record.seen) for record in cluster.devices.values()),
+        (
+            Share(session.id, placement.device, placement.share)
+            for session in cluster.sessions.values()
+            if session.live and session.reserves is None
+            for placement in session.placements.values()
+        ),
+        len(cluster.waiting()),
+        upkeep.findings(broker),
+    )

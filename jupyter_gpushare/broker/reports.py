@@ -1,0 +1,174 @@
+"""What nodes report -> records. Nodes own the truth about their devices and processes."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import msgspec
+import numpy as np
+
+from ..core.elastic import smooth as smooth_arrays
+from ..model import Device, Held, NodeReport
+from .records import Cluster, DeviceRecord, Placement, ServerRecord, Session
+
+log = logging.getLogger(__name__)
+NOT_LISTED = "Its server does not list it any more."
+
+
+def smooth(before: float | None, sample: float, dt_s: float, window_s: float) -> float:
+    """One number's smoothed value after one more sample; the first sample is the value."""
+    return float(smooth_arrays(np.float64(math.nan if before is None else before), np.float64(sample), dt_s, window_s))
+
+
+def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -> bool:
+    """Applies a report; True when its agent is new, so that it must be told of every session again.
+
+    A report older than one already taken in changes nothing.
+    """
+    server = cluster.servers.get(report.server)
+    fresh = server is None or server.epoch != report.epoch
+    if server is not None and not fresh and report.seq <= server.seq:
+        return False
+    if server is None or fresh:
+        server = cluster.servers[report.server] = ServerRecord(report.server, report.epoch, now)
+        _forget_attachments(cluster, server)
+    server.last_report, server.seq = now, report.seq
+    server.simulated, server.link_gb_s = report.simulated, report.link_gb_s
+    server.host_memory_free, server.findings = report.host_memory_free, report.findings
+    for device in report.devices:
+        _device(cluster, server, device, now, window_s)
+    if report.full:
+        listed = {device.uuid for device in report.devices}
+        for uuid in [uuid for uuid, record in cluster.devices.items() if record.server == server.name]:
+            if uuid not in listed:
+                _vanished(cluster, uuid)
+        server.held = {}
+    for held in report.held:
+        server.held[held.session] = held
+        session = cluster.sessions.get(held.session)
+        if session is not None:
+            take_held(cluster, session, held, now, window_s)
+    if report.full:
+        _not_held(cluster, server)
+    for name in report.gone:
+        server.held.pop(name, None)
+        if name in cluster.devices:
+            _vanished(cluster, name)
+        elif name in cluster.sessions:
+            _gone(cluster.sessions[name])
+    return fresh
+
+
+def take_held(cluster: Cluster, session: Session, held: Held, now: float, window_s: float) -> None:
+    """What a node holds for a session, its idle clock (rule 6) and what its burst looks like."""
+    session.held = held
+    if not held.alive:
+        _gone(session)
+        return
+    session.processes = "alive"
+    if session.recovering:
+        session.recovering, session.last_alive = False, now
+    if held.parked_bytes and session.doing is None and not session.parked:
+        session.parked_bytes = held.parked_bytes  # parked before this broker began
+        for placement in session.placements.values():
+            placement.lease, placement.share = False, 0.0
+    if held.devices and not session.placements and session.live:
+        _rebind(cluster, session, held)
+    if held.gpu_idle_s is not None:
+        session.last_use = max(now - held.gpu_idle_s, session.last_use or -math.inf)
+    known = [size for size in held.memory_used.values() if size is not None]
+    if known and max(known) > 0:
+        session.memory_peak = max(session.memory_peak or 0, *known)
+    for uuid, placement in session.placements.items():
+        placement.memory_used = held.memory_used.get(uuid, 0 if uuid not in held.devices else None)
+        placement.utilization = held.utilization.get(uuid)
+        if placement.utilization is not None:
+            placement.use = smooth(placement.use, placement.utilization, now - (session.use_at or now), window_s)
+    session.use_at = now
+    _measure(cluster, session, held)
+
+
+def _rebind(cluster: Cluster, session: Session, held: Held) -> None:
+    """A mask outlives its binding: what has a context on a device is on it, whatever was taken or given back."""
+    session.placements = {uuid: Placement(device=uuid) for uuid in held.devices if uuid in cluster.devices}
+
+
+def _measure(cluster: Cluster, session: Session, held: Held) -> None:
+    burst = session.burst
+    if burst is None:
+        return
+    burst.samples += 1
+    of_memory = [
+        cluster.devices[uuid].seen.memory_utilization for uuid in session.placements if uuid in cluster.devices
+    ]
+    of_compute = [value for value in held.utilization.values() if value is not None]
+    if of_compute:
+        burst.compute_samples += 1
+        burst.utilization += sum(of_compute) / len(of_compute)
+        burst.used += max(of_compute) > 0
+    known = [value for value in of_memory if value is not None]
+    if known:
+        burst.memory_samples += 1
+        burst.memory_utilization += sum(known) / len(known)
+    if held.pcie_gb_s is not None:
+        burst.pcie_samples += 1
+        burst.pcie_gb_s += held.pcie_gb_s
+    sizes = [size for size in held.memory_used.values() if size is not None]
+    if sizes:
+        burst.memory_before = sum(sizes) if burst.memory_before is None else burst.memory_before
+        burst.memory_peak = max(burst.memory_peak or 0, sum(sizes))
+
+
+def _device(cluster: Cluster, server: ServerRecord, device: Device, now: float, window_s: float) -> None:
+    record = cluster.devices.get(device.uuid)
+    if record is None:
+        record = cluster.devices[device.uuid] = DeviceRecord(server.name, device, now)
+        record.utilization, record.memory_utilization = device.utilization, device.memory_utilization
+        for session in cluster.sessions.values():
+            session.refused = ""  # what could not be given before may be on this one
+        return
+    if record.seen.state != device.state:
+        log.info("%s on %s is %s (was %s)", device.uuid, server.name, device.state, record.seen.state)
+    elapsed_s = now - record.received
+    if device.utilization is not None:
+        before = record.utilization
+        record.utilization = smooth(before, device.utilization, elapsed_s, window_s)
+        if before is not None:
+            spread = smooth(record.utilization_sd, abs(device.utilization - before), elapsed_s, window_s)
+            record.utilization_sd = spread
+    if device.memory_utilization is not None:
+        record.memory_utilization = smooth(record.memory_utilization, device.memory_utilization, elapsed_s, window_s)
+    record.server, record.seen, record.received = server.name, device, now
+
+
+def _vanished(cluster: Cluster, uuid: str) -> None:
+    """Kept as lost while somebody was on it, so that they are told; else forgotten."""
+    record = cluster.devices[uuid]
+    if any(session.live for session, _ in cluster.on(uuid)):
+        record.seen = msgspec.structs.replace(record.seen, state="lost", reason=NOT_LISTED, processes=())
+    else:
+        del cluster.devices[uuid]
+
+
+def _forget_attachments(cluster: Cluster, server: ServerRecord) -> None:
+    """A new agent does not know whose processes are whose until it is told."""
+    for session in cluster.sessions.values():
+        if session.attached_at is not None and session.attached_at.startswith(f"{server.name}/"):
+            session.attached_at = session.assigned = None
+            if session.processes == "alive":
+                session.processes = "unknown"
+
+
+def _not_held(cluster: Cluster, server: ServerRecord) -> None:
+    """A full report that leaves out a session which this very agent was told of proves that its processes are gone."""
+    epoch = f"{server.name}/{server.epoch}"
+    for session in cluster.sessions.values():
+        told = session.attached_at == epoch and session.processes == "alive"
+        if session.live and told and session.id not in server.held:
+            _gone(session)
+
+
+def _gone(session: Session) -> None:
+    session.processes = "gone"
+    session.held = None

@@ -1,0 +1,47 @@
+"""What is free on a device by the leases on it: for what people ask for by hand. The core has its own account."""
+
+from __future__ import annotations
+
+from .records import Cluster, Session
+
+EPS = 1e-6
+
+
+def committed(cluster: Cluster, uuid: str, without: Session | None = None) -> float:
+    """Sum of the guarantees of leases that are nobody's loan."""
+    return sum(
+        session.demand.guarantee
+        for session, placement in cluster.on(uuid)
+        if session.live and session is not without and placement.lease and not placement.borrowed
+    )
+
+
+def has(cluster: Cluster, uuid: str, session: Session, guarantee: float | None = None) -> bool:
+    """May the session hold that guarantee on this device beside those who are there?"""
+    wanted = session.demand.guarantee if guarantee is None else guarantee
+    record = cluster.devices.get(uuid)
+    healthy = record is not None and record.seen.state == "healthy" and record.seen.in_pool and not record.drained
+    return healthy and committed(cluster, uuid, session) + wanted <= 1.0 + EPS
+
+
+def alone(cluster: Cluster, session: Session) -> bool:
+    """Nobody else has a lease or a context on its devices."""
+    return not any(
+        other is not session and other.live and (placement.lease or other.context)
+        for uuid in session.placements
+        for other, placement in cluster.on(uuid)
+    )
+
+
+def held_by(cluster: Cluster, user: str, without: str | None = None) -> float:
+    """Devices that a user's live sessions ask for."""
+    return sum(
+        session.demand.gpus
+        for session in cluster.sessions.values()
+        if session.live
+        and session.user == user
+        and session.id != without
+        and session.reserves is None
+        and session.wants
+        and not session.refused
+    )

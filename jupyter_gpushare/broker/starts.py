@@ -1,0 +1,329 @@
+"""A kernel's life as its single-user server tells it: start, restart, process, sign of life, end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ..errors import Conflict, NotAllowed, OverLimit
+from ..model import Binding, Caller, Demand, SessionSpec, checked
+from . import room, words
+from .records import Cluster, Placement, Session
+from .rows import LeaseRow
+from .upkeep import begin_burst, end_burst
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger(__name__)
+WAITS_PER_ORIGIN = 3  # a browser has six connections to a host: starts must leave some
+FIRST_ANSWER_S = 2.0  # for a decision on what never waits: bindings, and the first report of a node
+TAKEN_OVER = "Another start of this notebook took over this place in line."
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel's process: pid alone proves nothing, so its start time as psutil gives it goes with it."""
+
+    pid: int
+    started: float
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The proof that ends a lease: the final clean-up, or the restarter gave up."""
+
+    why: Literal["cleanup", "dead"]
+
+
+class Alive(msgspec.Struct, frozen=True, kw_only=True):
+    """Which kernels a single-user server has."""
+
+    sessions: tuple[str, ...]
+
+
+async def open_session(broker: Broker, caller: Caller, spec: SessionSpec, asked_for: bool) -> Binding:
+    """Which devices the kernel's mask names. Waits only for demands that cannot be met later without a restart.
+
+    A client that goes away (cancellation) leaves nothing in line. Raises NotAllowed, BadDemand; under `when_full =
+    "fail"` also Conflict.
+    """
+    if not caller.admin and spec.user != caller.user and not broker.settings.simulated:
+        raise NotAllowed(f"user: {spec.user!r} is not who asks; a server starts sessions of its own user only.")
+    if caller.origin is not None and spec.origin != caller.origin:
+        raise NotAllowed(f"origin: {spec.origin!r} is not the server that asks.")
+    known = broker.cluster.sessions.get(spec.id)
+    if known is not None and known.live and known.user != spec.user:
+        raise NotAllowed(f"{spec.id} is somebody else's session.")
+    fresh = known is None or not known.live
+    if fresh:
+        session = _new(broker, spec, asked_for)
+    else:
+        session = known
+        _again(broker, session, spec)
+    when_full = broker.settings.when_full if spec.when_full == "wait" else spec.when_full
+    key = (spec.origin, spec.path or spec.id)
+    _take_ticket(broker, key, session)
+    broker.touch()
+    try:
+        if session.waiting_since is not None:
+            await _wait_for_place(broker, key, session, spec.wait_s if when_full == "wait" else 0.0)
+    except asyncio.CancelledError:
+        withdraw(broker, session, fresh)
+        raise
+    if when_full == "fail" and not _placed(session) and session.wants:
+        if fresh:
+            withdraw(broker, session, fresh)
+        raise Conflict(
+            f"No GPU is free for this kernel ({words.asked(session)}), so it was not started.", reason="full"
+        )
+    return binding(broker, session, key)
+
+
+def binding(broker: Broker, session: Session, key: tuple[str, str]) -> Binding:
+    """What the start of a kernel is told."""
+    cluster, now = broker.cluster, broker.clock()
+    placed = _placed(session)
+    devices = session.devices if placed and not session.parked else ()
+    if session.pid is None:
+        session.mask = devices
+    text = ""
+    if session.refused:
+        text = f"Not granted. {session.refused}"
+    elif not placed and cluster.tickets.get(key) != session.id:
+        text = f"Started without a GPU. {TAKEN_OVER}"
+    elif not placed and session.wants:
+        later = words.TAKE_NEEDS_RESTART if session.demand.whole else words.TAKE_BY_ITSELF
+        text = words.NO_GPU_IN_TIME + later
+    return Binding(
+        session=session.id,
+        state=cluster.state_of(session, now),
+        devices=devices,
+        indices=tuple(cluster.devices[uuid].seen.index for uuid in devices if uuid in cluster.devices),
+        shared=not session.demand.exclusive,
+        message=text,
+    )
+
+
+def _placed(session: Session) -> bool:
+    return bool(session.placements) and (session.leased or not session.demand.whole)
+
+
+async def _wait_for_place(broker: Broker, key: tuple[str, str], session: Session, wait_s: float) -> None:
+    cluster = broker.cluster
+
+    def settled() -> bool:
+        answered = _placed(session) or bool(session.refused) or not session.live
+        return answered or cluster.tickets.get(key) != session.id
+
+    # One turn of the loop answers whatever need not wait; longer only until the first node has spoken.
+    await broker.turned(lambda: settled() or bool(cluster.servers), FIRST_ANSWER_S)
+    wait_s = min(wait_s, broker.settings.start_wait_s)
+    origin = session.origin
+    if settled() or not session.demand.whole or wait_s <= 0 or broker.waits.get(origin, 0) >= WAITS_PER_ORIGIN:
+        return
+    broker.waits[origin] = broker.waits.get(origin, 0) + 1
+    try:
+        await broker.turned(settled, wait_s)
+    finally:
+        broker.waits[origin] -= 1
+        if broker.waits[origin] == 0:
+            del broker.waits[origin]
+
+
+def withdraw(broker: Broker, session: Session, fresh: bool) -> None:
+    """A client that gave up leaves no ticket, no place in line and no lease."""
+    if fresh and session.pid is None:
+        broker.end(session, "withdrawn")
+        broker.cluster.sessions.pop(session.id, None)
+    elif not session.placements:
+        session.waiting_since = None
+    broker.touch()
+
+
+def _take_ticket(broker: Broker, key: tuple[str, str], session: Session) -> None:
+    """A second start of a path takes over the place in line of the first."""
+    cluster = broker.cluster
+    holder = cluster.sessions.get(cluster.tickets.get(key, ""))
+    cluster.tickets[key] = session.id
+    if holder is None or holder is session or not holder.live or _placed(holder) or holder.waiting_since is None:
+        return
+    if session.waiting_since is not None:
+        session.waiting_since = min(session.waiting_since, holder.waiting_since)
+    holder.waiting_since, holder.gated = None, False
+    holder.released = True
+    broker.pulse()
+
+
+def _new(broker: Broker, spec: SessionSpec, asked_for: bool) -> Session:
+    now, cluster = broker.clock(), broker.cluster
+    demand = spec.demand
+    if not asked_for:
+        demand = Demand(gpus=broker.settings.default_gpus, exclusive=broker.settings.default_exclusive)
+    if spec.path is not None:
+        demand = cluster.demands.get((spec.user, spec.path), demand)
+    session = Session(
+        id=spec.id,
+        user=spec.user,
+        origin=spec.origin,
+        label=spec.label,
+        path=spec.path,
+        server=spec.server,
+        demand=checked(demand),
+        pool=spec.pool,
+        opened=now,
+        last_alive=now,
+    )
+    server = cluster.held_at(spec.id)
+    if server is not None:
+        session.held = server.held[spec.id]
+    try:
+        check_limit(broker, session.user, session.demand, without=session.id)
+    except OverLimit as error:
+        session.refused = str(error)
+    if session.demand.gpus > 0 and not session.refused:
+        session.waiting_since = now
+    cluster.sessions[session.id] = session
+    return session
+
+
+def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
+    """A restart keeps lease and devices; what the old process had on them or in host memory went with it."""
+    cluster, now = broker.cluster, broker.clock()
+    session.last_alive, session.recovering = now, False
+    session.label, session.path, session.origin = spec.label, spec.path, spec.origin
+    if not spec.restart and session.pid is not None:
+        return  # its server said again what it has, after one of us was away
+    end_burst(session, now)
+    session.pid = session.started = session.attached_at = session.held = session.assigned = None
+    session.processes = "none"
+    session.cells, session.gated, session.cooperative, session.wants_back = 0, False, False, False
+    session.parked_bytes = session.memory_peak = session.last_use = session.admitted_at = None
+    session.doing = session.stop_asked = None
+    session.life += 1
+    chosen = cluster.demands.get((session.user, session.path or ""))
+    if chosen is not None and chosen != session.demand:
+        _change_for_restart(broker, session, chosen)
+    shadow = cluster.sessions.get(cluster.reservations.pop(session.id, ""))
+    if shadow is not None and shadow.leased:
+        session.demand, session.placements, session.place = shadow.demand, shadow.placements, shadow.place
+        session.lease_since, session.waiting_since, session.released = now, None, False
+        shadow.placements = {}
+    if shadow is not None:
+        broker.end(shadow, "used")
+    if session.wants and not _placed(session) and session.waiting_since is None:
+        session.waiting_since = now
+    broker.applier.remember(session)
+
+
+def _change_for_restart(broker: Broker, session: Session, demand: Demand) -> None:
+    """The demand chosen for this notebook's next kernel; refused where it is over the limit."""
+    try:
+        check_limit(broker, session.user, demand, without=session.id)
+    except OverLimit as error:
+        log.info("%s: %s", session.id, error)
+        return
+    session.demand = demand
+    broker.applier.lift(session)
+
+
+def check_limit(broker: Broker, user: str, demand: Demand, without: str) -> None:
+    """Raises OverLimit if a user's sessions would ask for more devices than they may have."""
+    limit = broker.settings.max_devices_per_user
+    if limit and room.held_by(broker.cluster, user, without) + demand.gpus > limit + room.EPS:
+        kept = broker.cluster.sessions.get(without)
+        count = len(kept.placements) if kept is not None and kept.live else 0
+        raise OverLimit(words.over_limit(demand.gpus, limit, count))
+
+
+def started(broker: Broker, session: Session, body: Started) -> None:
+    """The kernel's process is there: its node learns whose it is."""
+    session.pid, session.started = body.pid, body.started
+    session.last_alive, session.cells = broker.clock(), 0
+    session.processes = "unknown"
+    if session.path is not None:
+        broker.cluster.demands.pop((session.user, session.path), None)
+    broker.applier.attach(session)
+    broker.applier.remember(session)
+
+
+def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> dict[str, object]:
+    """Takes note that a server lives. Tells which of its kernels are not known here, and which it shall stop."""
+    if caller.origin is not None and caller.origin != origin:
+        raise NotAllowed(f"{origin} is not the server that asks.")
+    now, unknown, stop = broker.clock(), [], {}
+    for name in body.sessions:
+        session = broker.cluster.sessions.get(name)
+        if session is None or not session.live:
+            unknown.append(name)
+        elif session.origin == origin and (caller.admin or session.user == caller.user or broker.settings.simulated):
+            session.last_alive, session.recovering = now, False
+            if session.stop_asked is not None:
+                stop[name] = session.stop_asked
+    return {"unknown": unknown, "stop": stop}
+
+
+def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> None:
+    """A cell runs, or ended. Ends without a start (of a process before) change nothing."""
+    now = broker.clock()
+    session.last_alive = now
+    if phase == "start":
+        session.gated = False
+        session.cells += 1
+        if session.burst is None:
+            session.idle_before = session.idle_before if session.admitted_at is not None else session.idle_since(now)
+            begin_burst(session, now)
+        elif session.wants and not session.leased and session.waiting_since is None:
+            session.waiting_since = now
+    elif session.cells > 0:
+        session.cells -= 1
+        if session.cells == 0:
+            session.last_burst_end, session.admitted_at = now, None
+            if not session.bursting(now):
+                end_burst(session, now)
+
+
+def recover(cluster: Cluster, rows: Iterable[LeaseRow], now: float) -> int:
+    """Takes up sessions of the ledger; how many. Until server or node confirms them, theirs is nobody else's."""
+    count = 0
+    for row in rows:
+        if row.session in cluster.sessions:
+            continue
+        session = Session(
+            id=row.session,
+            user=row.user,
+            origin=row.origin,
+            label=row.label,
+            path=row.path,
+            server=row.server or None,
+            demand=row.demand,
+            pool=None,
+            opened=now,
+            pid=row.pid,
+            started=row.started,
+            processes="none" if row.pid is None else "unknown",
+            last_alive=now,
+            recovering=True,
+            mask=row.devices,
+            row=row,
+        )
+        lease = row.guarantee > 0
+        session.placements = {
+            uuid: Placement(
+                device=uuid,
+                lease=lease,
+                borrowed=lease and row.borrowed,
+                share=row.guarantee,
+                target=row.guarantee if lease else None,
+                share_since=now,
+            )
+            for uuid in row.devices
+        }
+        session.lease_since = now if lease else None
+        cluster.sessions[session.id] = session
+        if row.path is not None:
+            cluster.tickets[(row.origin, row.path)] = row.session
+        count += 1
+    return count

@@ -1,0 +1,289 @@
+"""Records -> the state matrix that the core decides on. Rebuilt whole each time: one pass over each record."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core.fairness import decay
+from ..core.policy import Policy
+from ..core.state import Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
+from ..model import HORIZONS, STATES
+from ..units import GIB
+from .port import Settings
+from .records import GAPS, Cluster, DeviceRecord, Session
+
+LONG_PROTECTION_S = 4 * 3600.0  # a long session that names no duration is left alone this long
+UNACCOUNTED_MIN = GIB // 2  # drivers keep some memory for themselves; more than that is somebody's
+RUNGS = ("trim", "unbind", "park", "stop")
+
+
+def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> State:
+    """The cluster as of `now`. Ended sessions are not in it: what they left shows as their devices' leftovers."""
+    records = list(cluster.devices.values())
+    sessions = [session for session in cluster.sessions.values() if session.live]
+    servers = tuple(sorted({record.server for record in records}))
+    models = tuple(sorted({record.seen.model for record in records}))
+    users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
+    allowed: dict[object, int] = {}
+    allowed_rows: list[Bools] = []
+    near: dict[tuple[str, ...], int] = {}
+
+    def allowed_row(session: Session) -> int:
+        key = placeable_key(cluster, session)
+        if key not in allowed:
+            allowed[key] = len(allowed_rows)
+            allowed_rows.append(np.array([placeable(record, *key) for record in records], dtype=bool))
+        return allowed[key]
+
+    session_rows = _sessions(
+        cluster,
+        sessions,
+        users,
+        now,
+        allowed=_ints(allowed_row(session) for session in sessions),
+        near=_ints(
+            near.setdefault(session.demand.near, len(near)) if session.demand.near else -1 for session in sessions
+        ),
+    )
+    return State(
+        devices=_devices(cluster, records, servers, models, settings, now),
+        sessions=session_rows,
+        placements=_placements(cluster, sessions, records),
+        users=Users(
+            name=users,
+            weight=_floats(settings.weights.get(user, 1.0) for user in users),
+            usage=_floats(usage_of(cluster, user, policy, now) for user in users),
+            cap=np.full(len(users), float(settings.max_devices_per_user or math.inf)),
+        ),
+        servers=servers,
+        models=models,
+        allowed=np.array(allowed_rows, dtype=bool).reshape(len(allowed_rows), len(records)),
+        transfer_s=np.array(
+            [[transfer_s(cluster, settings, places, server) for server in servers] for places in near], dtype=float
+        ).reshape(len(near), len(servers)),
+    )
+
+
+def usage_of(cluster: Cluster, user: str, policy: Policy, now: float) -> float:
+    """A user's contended device-seconds, decayed to now."""
+    usage = cluster.usage.get(user)
+    return 0.0 if usage is None else float(decay(usage.seconds, max(0.0, now - usage.updated), policy.half_life_s))
+
+
+def fresh(record: DeviceRecord, settings: Settings, now: float) -> bool:
+    return record.age_s(now) <= settings.stale_after_s and record.seen.state != "unknown"
+
+
+def blocked(record: DeviceRecord) -> bool:
+    """Holds what no session of ours accounts for (rule 4)."""
+    unaccounted = record.seen.memory_unaccounted or 0
+    return unaccounted > UNACCOUNTED_MIN or any(
+        process.why in ("leftover", "foreign") for process in record.seen.processes
+    )
+
+
+def placeable_key(
+    cluster: Cluster, session: Session
+) -> tuple[tuple[str, ...] | None, str | None, str | None, str | None, tuple[str, ...] | None]:
+    """What limits where a session may go: its pool, server, asked model and server, and its mask.
+
+    A running kernel's mask is fixed unless it cooperates and has no context; what lies in its memory can be moved to
+    any device of the same server. A kernel that runs with an empty mask may reserve anything: it needs a restart.
+    """
+    constraints = session.demand.constraints
+    moves = session.context or session.parked
+    fixed = session.pid is not None and session.mask and not moves and not session.cooperative
+    server = cluster.server_of(session) if moves else session.server
+    mask = session.mask if fixed else None
+    return session.pool, server, constraints.model, constraints.server, mask
+
+
+def placeable(
+    record: DeviceRecord,
+    pool: tuple[str, ...] | None,
+    server: str | None,
+    model: str | None,
+    wanted_server: str | None,
+    mask: tuple[str, ...] | None,
+) -> bool:
+    uuid = record.seen.uuid
+    return (
+        (pool is None or uuid in pool)
+        and (server is None or record.server == server)
+        and (model is None or model.lower() in record.seen.model.lower())
+        and (wanted_server is None or record.server == wanted_server)
+        and (mask is None or uuid in mask)
+    )
+
+
+def transfer_s(cluster: Cluster, settings: Settings, places: tuple[str, ...], server: str) -> float:
+    """Seconds to bring what a session depends on to a server: 0 where it lies; NaN elsewhere, its size is unknown."""
+    for place in places:
+        what, _, name = place.partition(":")
+        if what == "session":
+            other = cluster.sessions.get(name)
+            if other is not None and cluster.server_of(other) not in (None, server):
+                return math.nan
+        else:
+            homes = [copies for prefix, copies in settings.data.items() if name.startswith(prefix)]
+            if homes and not any(server in copies for copies in homes):
+                return math.nan
+    return 0.0
+
+
+def _devices(
+    cluster: Cluster,
+    records: list[DeviceRecord],
+    servers: tuple[str, ...],
+    models: tuple[str, ...],
+    settings: Settings,
+    now: float,
+) -> Devices:
+    seen = [record.seen for record in records]
+    is_fresh = [fresh(record, settings, now) for record in records]
+    return Devices(
+        uuid=tuple(device.uuid for device in seen),
+        server=_ints(servers.index(record.server) for record in records),
+        model=_ints(models.index(device.model) for device in seen),
+        offered=_bools(
+            device.state == "healthy" and device.in_pool and not record.drained and ok
+            for record, device, ok in zip(records, seen, is_fresh, strict=True)
+        ),
+        fresh=_bools(is_fresh),
+        single=_bools(device.sharing == "exclusive" for device in seen),
+        blocked=_bools(blocked(record) for record in records),
+        can_park=_bools(device.can_park for device in seen),
+        leaving=_bools(
+            record.drained or device.state in ("draining", "failing")
+            for record, device in zip(records, seen, strict=True)
+        ),
+        tflops=_floats(device.tflops for device in seen),
+        bandwidth_gb_s=_floats(device.bandwidth_gb_s for device in seen),
+        clock_fraction=_floats(device.clock_fraction for device in seen),
+        memory_total=_floats(device.memory_total for device in seen),
+        memory_used=_floats(device.memory_used for device in seen),
+        memory_unaccounted=_floats(device.memory_unaccounted for device in seen),
+        utilization=_floats(record.utilization for record in records),
+        utilization_sd=_floats(record.utilization_sd for record in records),
+        memory_utilization=_floats(record.memory_utilization for record in records),
+        temperature_c=_floats(device.temperature_c for device in seen),
+        temperature_limit_c=_floats(device.temperature_limit_c for device in seen),
+        power_w=_floats(device.power_w for device in seen),
+        power_idle_w=_floats(device.power_idle_w for device in seen),
+        power_limit_w=_floats(device.power_limit_w for device in seen),
+        link_gb_s=_floats(cluster.servers[record.server].link_gb_s for record in records),
+    )
+
+
+def _sessions(
+    cluster: Cluster, sessions: list[Session], users: tuple[str, ...], now: float, *, allowed: Ints, near: Ints
+) -> Sessions:
+    row = {user: index for index, user in enumerate(users)}
+    demands = [session.demand for session in sessions]
+    # A resume that was refused is not asked for again before its time.
+    asks = [now >= session.retry_at for session in sessions]
+    return Sessions(
+        id=tuple(session.id for session in sessions),
+        user=_ints(row[session.user] for session in sessions),
+        state=_ints(STATES.index(cluster.state_of(session, now)) for session in sessions),
+        count=_ints(
+            session.demand.devices if session.placements or (session.wants and not session.refused) else 0
+            for session in sessions
+        ),
+        guarantee=_floats(demand.guarantee for demand in demands),
+        limit=_floats(1.0 if demand.gpus else 0.0 for demand in demands),
+        exclusive=_bools(demand.exclusive for demand in demands),
+        whole=_bools(demand.whole for demand in demands),
+        memory=_floats(
+            demand.memory if demand.memory is not None else session.memory_peak
+            for session, demand in zip(sessions, demands, strict=True)
+        ),
+        allowed=allowed,
+        near=near,
+        compute_p=_floats(compute_p(session) for session in sessions),
+        confidence=_floats(1.0 if session.demand.kind else session.belief.confidence for session in sessions),
+        horizon=_ints(HORIZONS.index(session.demand.horizon or session.belief.horizon) for session in sessions),
+        duration_s=_floats(demand.duration_s for demand in demands),
+        bursting=_bools(session.bursting(now) and ask for session, ask in zip(sessions, asks, strict=True)),
+        gated=_bools(
+            (session.gated or session.wants_back) and ask for session, ask in zip(sessions, asks, strict=True)
+        ),
+        cooperative=_bools(session.cooperative for session in sessions),
+        context=_bools(session.context for session in sessions),
+        waiting_since=_floats(session.waiting_since for session in sessions),
+        idle_since=_floats(session.idle_since(now) for session in sessions),
+        # What a restart brought back is left alone until its server or node confirms it.
+        pinned_until=_floats(
+            math.inf if session.recovering else _or(session.pinned_until, -math.inf) for session in sessions
+        ),
+        protected_until=_floats(protected_until(session) for session in sessions),
+        unparkable=_bools(
+            session.unparkable_until is not None and now < session.unparkable_until for session in sessions
+        ),
+        warned_rung=_ints(-1 if session.warned is None else RUNGS.index(session.warned) for session in sessions),
+        warned_until=_floats(session.warned_until for session in sessions),
+        gaps=_gaps(sessions),
+        parked_bytes=_floats(session.parked_bytes or 0 for session in sessions),
+    )
+
+
+def compute_p(session: Session) -> float:
+    """Probability that it is bound by FLOPS: named by its owner, else learned."""
+    named = {"compute": 1.0, "data": 0.0, "mixed": 0.5}
+    return named.get(session.demand.kind or "", session.belief.compute_p)
+
+
+def protected_until(session: Session) -> float:
+    """A long session's protection ends with its named duration, or LONG_PROTECTION_S after it got its device."""
+    if session.recovering:
+        return math.inf
+    if session.demand.horizon != "long" or session.lease_since is None:
+        return -math.inf
+    return session.lease_since + _or(session.demand.duration_s, LONG_PROTECTION_S)
+
+
+def _placements(cluster: Cluster, sessions: list[Session], records: list[DeviceRecord]) -> Placements:
+    device_row = {record.seen.uuid: index for index, record in enumerate(records)}
+    rows = [
+        (index, device_row[placement.device], placement)
+        for index, session in enumerate(sessions)
+        for placement in session.placements.values()
+        if placement.device in device_row
+    ]
+    placed = [placement for _, _, placement in rows]
+    return Placements(
+        session=_ints(session for session, _, _ in rows),
+        device=_ints(device for _, device, _ in rows),
+        lease=_bools(placement.lease for placement in placed),
+        borrowed=_bools(placement.borrowed for placement in placed),
+        share=_floats(placement.share for placement in placed),
+        target=_floats(placement.target for placement in placed),
+        share_since=_floats(placement.share_since for placement in placed),
+        use=_floats(placement.use for placement in placed),
+        memory_used=_floats(placement.memory_used for placement in placed),
+    )
+
+
+def _gaps(sessions: list[Session]) -> Floats:
+    gaps = np.full((len(sessions), GAPS), np.nan)
+    for index, session in enumerate(sessions):
+        gaps[index, : len(session.gaps)] = session.gaps
+    return gaps
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _floats(values) -> Floats:
+    return np.array([math.nan if value is None else value for value in values], dtype=float)
+
+
+def _ints(values) -> Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _bools(values) -> Bools:
+    return np.array(list(values), dtype=bool)

@@ -1,0 +1,163 @@
+"""What time alone changes: bursts that ended, places given up, leases whose end is proven, rows that leave."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core import fairness
+from ..core.probe import Burst, observe
+from ..core.state import State
+from ..model import Finding
+from . import words
+from .records import Measured, Session, Usage
+from .rows import UsageRow
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+log = logging.getLogger(__name__)
+ROW_LEAVES_S = 600.0  # an ended session is shown this long
+GATE_SILENT_S = 20.0  # a cell that stopped asking without a word has given up its place
+RESERVED_FOR_S = 900.0  # a reservation for a restart that nobody makes
+
+
+def upkeep(broker: Broker, now: float) -> None:
+    """Once per turn, before the core decides."""
+    for session in list(broker.cluster.sessions.values()):
+        if not session.live:
+            if now - (session.ended or now) >= ROW_LEAVES_S:
+                del broker.cluster.sessions[session.id]
+            continue
+        notice_burst(session, now)
+        if session.gated and now - session.asked_at > GATE_SILENT_S:
+            leave(session)
+        if session.pinned_until is not None and session.pinned_until <= now:
+            session.pinned_until = None
+        if session.reserves is not None:
+            if now - session.opened > RESERVED_FOR_S:
+                broker.end(session, "reservation expired")
+        elif now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
+            broker.end(session, "silent")
+
+
+def proven_gone(session: Session) -> bool:
+    """Rule 3: its processes are gone, or it holds nothing that a proof would be needed for."""
+    return session.processes in ("none", "gone") or not (session.placements or session.parked or session.recovering)
+
+
+def notice_burst(session: Session, now: float) -> None:
+    """Begins and ends the session's burst as its cells and its use of devices say."""
+    bursting = session.bursting(now)
+    if bursting and session.burst is None:
+        begin_burst(session, now)
+    elif not bursting and session.burst is not None:
+        end_burst(session, now)
+
+
+def begin_burst(session: Session, now: float) -> None:
+    idle_since = session.idle_before
+    session.gap_s = None if idle_since is None else max(0.0, now - idle_since)
+    if session.gap_s is not None:
+        session.gaps.append(session.gap_s)
+    session.burst = Measured(since=now)
+    if session.last_use is not None and now - session.last_use < 1.0:
+        session.released = False  # it computes on its device: that is asking for it
+    session.warned = session.warned_until = None
+    if session.wants and not session.leased and session.waiting_since is None:
+        session.waiting_since = now
+
+
+def end_burst(session: Session, now: float) -> None:
+    """The burst told something of the session's kind and horizon."""
+    burst, session.burst = session.burst, None
+    if burst is None:
+        return
+    session.idle_before = session.idle_since(now)
+    if not session.placements and session.waiting_since is not None and not session.gated:
+        session.waiting_since = None  # its cell ran without a device; nothing is left to wait for
+    session.belief = observe(session.belief, burst_of(session, burst, now))
+
+
+def burst_of(session: Session, burst: Measured, now: float) -> Burst:
+    """The means over a burst; None for what could not be read."""
+
+    def mean(total: float, samples: int) -> float | None:
+        return total / samples if samples else None
+
+    end = session.idle_since(now) or now
+    growth = None
+    if burst.memory_before is not None and burst.memory_peak is not None and session.memory_total:
+        growth = (burst.memory_peak - burst.memory_before) / session.memory_total
+    return Burst(
+        duration_s=max(0.0, end - burst.since),
+        gap_s=session.gap_s,
+        utilization=mean(burst.utilization, burst.compute_samples),
+        memory_utilization=mean(burst.memory_utilization, burst.memory_samples),
+        pcie_gb_s=mean(burst.pcie_gb_s, burst.pcie_samples),
+        memory_growth=growth,
+    )
+
+
+def leave(session: Session) -> None:
+    """Gives up a waiting cell's place in line."""
+    session.gated = False
+    if not session.wants_back and session.placements:
+        session.waiting_since = None
+
+
+def charge(broker: Broker, state: State, now: float) -> None:
+    """Usage since the last turn: to the ledger as it was, to fair share only where somebody waited for it."""
+    dt_s = max(0.0, now - broker.charged_at)
+    broker.charged_at = now
+    cluster, held = broker.cluster, state.placements
+    waiting = ~np.isnan(state.sessions.waiting_since)
+    wanted = state.allowed[state.sessions.allowed[waiting]].any(axis=0) if waiting.any() else np.zeros(0, bool)
+    contended = held.lease & (wanted[held.device] if waiting.any() else False)
+    usage = fairness.charge(
+        state.users.usage,
+        state.sessions.user[held.session],
+        held.share,
+        fairness.worth(state.devices)[held.device],
+        contended,
+        dt_s,
+    )
+    for user, seconds in zip(state.users.name, usage.tolist(), strict=True):
+        cluster.usage[user] = Usage(seconds, now)
+    rows = []
+    for index in np.flatnonzero(held.lease & (held.share > 0)).tolist():
+        session = cluster.sessions[state.sessions.id[held.session[index]]]
+        gpu_s = float(held.share[index]) * dt_s
+        session.charged_gpu_s += gpu_s
+        placement = session.placements[state.devices.uuid[held.device[index]]]
+        used_s = None if placement.utilization is None else placement.utilization * dt_s
+        rows.append(
+            UsageRow(
+                session=session.id,
+                user=session.user,
+                device=placement.device,
+                held_s=dt_s,
+                gpu_s=gpu_s,
+                used_s=used_s,
+            )
+        )
+    if rows and dt_s > 0:
+        broker.ledger.usage(*rows)
+
+
+def findings(broker: Broker) -> tuple[Finding, ...]:
+    """What does not work as it should, each with what that means."""
+    found = []
+    ledger = broker.ledger.degraded
+    if ledger is not None:
+        found.append(Finding(code="ledger", message=words.degraded("ledger", "", ledger.message)))
+    for server in broker.cluster.servers.values():
+        found += [
+            Finding(code=finding.code, message=words.degraded(finding.code, server.name, finding.message))
+            for finding in server.findings
+        ]
+    if broker.failing is not None:
+        found.append(Finding(code="broker", message=broker.failing))
+    return tuple(found)

@@ -1,0 +1,165 @@
+"""The sentences people read about a session: the same words in the panel, in `%gpu` and in toasts.
+
+Pattern: what is true, what it means for the work, what can be done. Never names anybody else.
+"""
+
+from __future__ import annotations
+
+from ..model import SessionState
+from ..units import format_bytes
+from .records import Cluster, Session
+from .status import Next
+
+RECLAIM = {
+    "park": "This GPU is idle and will be parked in {clock}. Your variables stay.",
+    "stop": "This kernel is idle and will be stopped in {clock}. Its variables are lost then.",
+    "trim": "Memory that is only cached will be given back in {clock}. Your variables stay.",
+    "unbind": "This GPU is idle and will be given on in {clock}. Nothing of yours is on it.",
+}
+ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
+
+
+def about(seconds: float | None) -> str:
+    """``under a minute``, ``about 4 min``, ``more than an hour``, ``no estimate yet``."""
+    if seconds is None:
+        return "no estimate yet"
+    if seconds < 60:
+        return "under a minute"
+    return "more than an hour" if seconds > 90 * 60 else f"about {round(seconds / 60)} min"
+
+
+def clock(seconds: float) -> str:
+    """A running countdown: ``0:24``."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def plural(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def gpu(cluster: Cluster, uuid: str) -> str:
+    """``GPU 2`` on a lone server, ``GPU 2, alpha`` among several; the uuid's head before its node has spoken."""
+    record = cluster.devices.get(uuid)
+    if record is None:
+        return f"GPU {uuid[:12]}"
+    name = f"GPU {record.seen.index}"
+    return f"{name}, {record.server}" if len(cluster.servers) > 1 else name
+
+
+def gpus(cluster: Cluster, uuids: tuple[str, ...]) -> str:
+    return " and ".join(gpu(cluster, uuid) for uuid in uuids)
+
+
+def asked(session: Session) -> str:
+    """``2 GPUs, any A100``: what a session waits for."""
+    demand = session.demand
+    amount = plural(demand.devices, "GPU") if demand.gpus >= 1 else "a GPU"
+    model = f", any {demand.constraints.model}" if demand.constraints.model else ""
+    return f"{amount}{model}"
+
+
+def place(position: int | None) -> str:
+    return "in line" if position is None else f"{ORDINALS.get(position, f'{position}th')} in line"
+
+
+def over_limit(asked_for: float, limit: int, kept: int) -> str:
+    keep = f" You keep the {kept} you have." if kept else ""
+    return f"You asked for {plural(int(-(-asked_for // 1)), 'GPU')}; your limit is {limit}.{keep}"
+
+
+def needs_restart(what: str) -> str:
+    return f"Needs a kernel restart. A running kernel cannot get {what}. Its variables would be lost."
+
+
+NO_GPU_IN_TIME = "Started without a GPU. None was free in time. Your place in line is kept."
+TAKE_NEEDS_RESTART = " Taking it when it is free needs a kernel restart."
+TAKE_BY_ITSELF = " It is used as soon as it is free."
+
+
+def reclaim(session: Session, now: float) -> str | None:
+    """The notice before a rung of the ladder; None when none runs."""
+    if session.warned is None or session.warned_until is None:
+        return None
+    text = RECLAIM[session.warned].format(clock=clock(session.warned_until - now))
+    return f"Someone is waiting. {text}"
+
+
+def message(
+    cluster: Cluster, session: Session, state: SessionState, now: float, position: int | None, eta_s: float | None
+) -> str:
+    """What is true for a session now, in one or two sentences."""
+    if session.refused:
+        return f"Not granted. {session.refused}"
+    if session.notice and now < session.notice_until:
+        return session.notice
+    where = gpus(cluster, session.devices)
+    ordinary = {
+        "bound": f"Ready on {where}. Nothing of yours is on it yet.",
+        "active": f"Computing on {where}.",
+        "idle": f"Idle on {where}. It stays while nobody waits.",
+        "parking": "Being parked. Its GPU memory moves to host memory; your variables stay.",
+        "parked": f"Parked. {format_bytes(session.parked_bytes)} of GPU memory rest in host memory."
+        " Run a cell and they come back.",
+        "resuming": f"Coming back. {format_bytes(session.held.moved_bytes if session.held else None)} of"
+        f" {format_bytes(session.parked_bytes)}. Your cell starts right after.",
+        "waiting": f"Waiting for {asked(session)}, {place(position)}, {about(eta_s)}.",
+        "none": "Runs without a GPU. Ask for one at any time.",
+        "lost": f"{where} stopped answering. Its memory is lost; the kernel and what it holds in RAM live on.",
+        "dead": "Ended. Its GPU was given back.",
+    }
+    if state == "parked" and session.waiting_since is not None:
+        return f"Coming back is {place(position)}, {about(eta_s)}: the memory must be free first. Nothing is lost."
+    if state == "waiting" and session.gated:
+        return f"Waiting for a GPU, {place(position)}, {about(eta_s)}. The cell starts by itself."
+    if state == "active" and not session.owns:
+        return f"Computing on {where} on borrowed time: it is full, and its holders may want it back."
+    if state == "idle":
+        pinned = session.pinned_until is not None and session.pinned_until > now
+        if pinned:
+            return f"Kept on {where}. Nothing is parked before the time you chose."
+        return reclaim(session, now) or ordinary[state]
+    return ordinary[state]
+
+
+def next_of(
+    session: Session, state: SessionState, now: float, eta_s: float | None, restart_ready: bool = False
+) -> Next:
+    """What comes next, by itself or by the person's hand."""
+    if state != "dead" and session.stop_asked is not None:
+        return Next(code="stopping", text="The kernel is being stopped.")
+    if restart_ready:
+        return Next(code="restart_ready", text="Reserved. Restart the kernel to use it.")
+    if session.refused:
+        return Next(code="refused", text="You keep what you have. Ask for less, or for another kind.")
+    if state in ("idle", "active") and session.warned is not None and session.warned_until is not None:
+        left = max(0.0, session.warned_until - now)
+        return Next(code=session.warned, text="Run a cell or keep it, and it stays.", in_s=left)
+    if state == "idle" and session.pinned_until is not None and session.pinned_until > now:
+        return Next(code="pinned", text="Nothing is parked before then.", in_s=session.pinned_until - now)
+    if state == "waiting" and not session.gated and session.demand.whole and session.pid is not None:
+        return Next(code="restart", text="Taking it when it is free needs a kernel restart.", in_s=eta_s)
+    ordinary = {
+        "waiting": Next(code="start", text="Starts by itself; your cell waits.", in_s=eta_s),
+        "bound": Next(code="cell", text="Used as soon as a cell needs it."),
+        "active": Next(code="grow", text="Grows when others on this GPU pause."),
+        "idle": Next(code="stay", text="Stays while nobody waits."),
+        "parking": Next(code="parked", text="Run a cell and it comes back."),
+        "parked": Next(code="cell", text="Run a cell and it comes back."),
+        "resuming": Next(code="resumed", text="Your cell starts as soon as the memory is back."),
+        "none": Next(code="ask", text="Ask for a GPU at any time."),
+        "lost": Next(code="restart", text="Restart on another GPU, or wait: it may come back."),
+        "dead": Next(code="leave", text="This row leaves after 10 minutes."),
+    }
+    return ordinary[state]
+
+
+def degraded(code: str, where: str, message: str) -> str:
+    """One strip: what is away and what that means."""
+    if code == "ledger":
+        return "Usage is not being recorded just now: the database does not answer. Sharing goes on as usual."
+    if code == "nvml":
+        return (
+            f"GPU readings stopped on {where}: {message} Numbers are from before; nothing is granted or taken on them."
+        )
+    return f"{where}: {message}" if where else message
