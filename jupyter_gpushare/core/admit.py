@@ -91,6 +91,12 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     return own, open_ & (room.bursting[devices] + ahead + guarantee <= 1.0 + EPS)
 
 
+def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bools) -> Floats:
+    """(C,) what goes before fitness where a session is only bound: how likely its first cell is to find room there."""
+    beside_all = draft.room.expected[devices] + draft.state.sessions.guarantee[session] <= 1.0 + EPS
+    return 40.0 * own + 20.0 * lent + 10.0 * beside_all
+
+
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
     need = need_of(draft.state, session, draft.room.capacity[devices])
@@ -165,7 +171,7 @@ def _bind(draft: Draft, session: int, policy: Policy) -> None:
     devices = reachable(draft.state, session)
     own, lent = fits(draft, session, devices)
     scored = fitness(draft.state, draft.room, session, devices, policy)
-    chosen = choose(draft.state, session, devices, scored.total + 20.0 * own + 10.0 * lent)
+    chosen = choose(draft.state, session, devices, scored.total + likelihood(draft, session, devices, own, lent))
     if chosen is not None:
         place(draft, session, scored, chosen, own | lent, why="bound", lease=False)
 
@@ -256,7 +262,7 @@ def _reserve(draft: Draft, session: int) -> None:
     devices = devices[~kept[state.devices.server[devices]]]
     if devices.size == 0:
         return
-    chosen = choose(state, session, devices, -(room.bursting[devices] + 0.1 * room.committed[devices]))
+    chosen = choose(state, session, devices, -(room.bursting[devices] + 0.5 * room.committed[devices]))
     if chosen is None:
         return
     draft.kept[session] = devices[chosen]

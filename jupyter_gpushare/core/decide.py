@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..model import Alternative, Decision, Term
-from .admit import admit, fits
+from .admit import admit, fits, likelihood
 from .choose import choose, reasons
 from .draft import Draft, draft_of
 from .evacuate import evacuate
@@ -48,14 +48,15 @@ def placement(state: State, session: int, policy: Policy) -> tuple[Floats, tuple
     devices = np.union1d(np.flatnonzero(state.allowed[state.sessions.allowed[session]] & state.devices.offered), own)
     draft.lift(session)
     scored = fitness(state, draft.room, session, devices, policy)
-    ready_own, ready_lent = fits(draft, session, devices)
-    ready = ready_own | ready_lent
+    beside, lent = fits(draft, session, devices)
     chosen = np.flatnonzero(np.isin(devices, own))
     if chosen.size == 0:
-        best = choose(state, session, devices, scored.total + 10.0 * ready)
+        best = choose(
+            state, session, devices, scored.total + likelihood(draft, session, devices, beside, lent)
+        )
         chosen = chosen if best is None else best
     everywhere = np.full(len(state.devices.uuid), np.nan)
     everywhere[devices] = scored.total
     if chosen.size == 0:
         return everywhere, (), ()
-    return everywhere, *reasons(draft, session, scored, chosen, ready)
+    return everywhere, *reasons(draft, session, scored, chosen, beside | lent)

@@ -70,7 +70,7 @@ def _move(draft: Draft, session: int, policy: Policy) -> None:
         return
     new = devices[chosen]
     draft.lift(session)
-    draft.put(session, new, lease=True)
+    draft.device[draft.rows(session)] = new
     draft.settle(session)
     moves = dict(zip(draft.uuids(own), draft.uuids(new), strict=True))
     draft.decisions.append(Move(session=state.sessions.id[session], why="leaving", devices=moves))

@@ -20,6 +20,7 @@ from .room import sum_at
 from .state import ACTIVE, BOUND, IDLE, PARKING, Bools, Floats, Ints
 
 TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
+PATIENCE_S = 120.0  # after this wait what is idle makes room for the first in line one by one
 RUNGS: tuple[Rung, ...] = ("trim", "unbind", "park", "stop")
 
 
@@ -47,7 +48,7 @@ def take_back(draft: Draft, now: float, policy: Policy) -> Draft:
         if policy.reclaim == "always":
             chosen = dict.fromkeys(idle.session.tolist(), False)
         elif idle.session.size:
-            chosen = _victims(draft, idle, policy)
+            chosen = _victims(draft, idle, now, policy)
         for session, rung, due_s in zip(idle.session.tolist(), idle.rung.tolist(), idle.due_s.tolist(), strict=True):
             if session in chosen:
                 why = "waiter" if draft.blocked else "idle"
@@ -111,10 +112,11 @@ def _wanted(draft: Draft, policy: Policy) -> bool:
     return bool(draft.blocked) or policy.reclaim == "always"
 
 
-def _victims(draft: Draft, idle: Takeable, policy: Policy) -> dict[int, bool]:
+def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[int, bool]:
     """Sessions to take from so that those who wait get in, each with whether memory is what is short.
 
-    For a waiter whom nobody's going helps now, later ones are kept for it: nobody behind it is let in by them.
+    For a waiter whom nobody's going helps now, later ones are kept for it: nobody behind it is let in by them. The
+    first in line is let in by all or nothing only for a while: sessions that compute in turns are never idle together.
     """
     later = copy_of(draft)
     chosen: dict[int, bool] = {}
@@ -135,6 +137,9 @@ def _victims(draft: Draft, idle: Takeable, policy: Policy) -> dict[int, bool]:
             victims = _let_in(later, waiter, spare)
         if victims is None and kept is not None:
             later.keep(waiter, kept)
+            if now - draft.state.sessions.waiting_since[waiter] >= PATIENCE_S:
+                victims = {session: True for session in spare if np.isin(later.devices(session), kept).any()}
+                chosen |= victims
         later.settle(waiter)
         spare = [session for session in spare if session not in (victims or {})]
     return chosen

@@ -1,7 +1,7 @@
 """A small cluster in few words, and a model of what a broker does with decisions.
 
-``World([GPU("a")], [Notebook("n1", on="a", lease=True, state="idle")]).state()`` is a State; ``world.step()`` decides and
-carries out. Times are seconds of the world's own clock.
+``World([GPU("a")], [Notebook("n1", on="a", lease=True, state="idle")]).state()`` is a State; ``world.step()``
+decides and carries out. Times are seconds of the world's own clock.
 """
 
 from __future__ import annotations
@@ -193,10 +193,18 @@ class World:
                 },
                 **{
                     name: floats(name, books)
-                    for name in (
-                        "memory compute_p confidence duration_s waiting_since idle_since pinned_until "
-                        "protected_until warned_until parked_bytes"
-                    ).split()
+                    for name in [
+                        "memory",
+                        "compute_p",
+                        "confidence",
+                        "duration_s",
+                        "waiting_since",
+                        "idle_since",
+                        "pinned_until",
+                        "protected_until",
+                        "warned_until",
+                        "parked_bytes",
+                    ]
                 },
             ),
             placements=Placements(
