@@ -373,7 +373,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     path: str | None = None  # of the notebook, None: no notebook
     server: str | None = None  # the machine it runs on; None: simulated devices, any server
-    demand: Demand = Demand()
+    demand: Demand | None = None  # None: nothing was asked, so the broker's default (or what was chosen for the path)
     pool: tuple[str, ...] | None = None  # devices the server's own mask allows; None: all
     restart: bool = False
     wait_s: float = 0.0  # how long a whole-device demand may wait
