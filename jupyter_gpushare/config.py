@@ -88,10 +88,10 @@ class Number(OneLine, Float):
         return int(value) if self.whole else float(value)
 
 
-def _as(proposal: Bunch, wanted: type[Wanted]) -> Wanted:
+def _as(proposal: Bunch, wanted: type[Wanted], *, strict: bool = True) -> Wanted:
     """The proposed value as that type. The error names the place inside it."""
     try:
-        return msgspec.convert(proposal.value, wanted)
+        return msgspec.convert(proposal.value, wanted, strict=strict)
     except msgspec.ValidationError as error:
         _unusable(proposal.trait, proposal.owner, proposal.value, str(error))
 
@@ -142,7 +142,9 @@ class GPUShare(Configurable):
         "leave",
         help="What a JupyterLab terminal sees: `leave` the server's own mask, or `hide` every GPU.",
     ).tag(config=True)
-    server_name = Text(help="This machine's name in the cluster; its host name by default.").tag(config=True)
+    server_name = Text("localhost", help="This machine's name in the cluster; its host name by default.").tag(
+        config=True
+    )
     default_gpus = Number(
         0.1,
         help="""
@@ -341,7 +343,8 @@ class Policy(Configurable):
 
     @validate("weights")
     def _weights_can_be_used(self, proposal: Bunch) -> dict[str, float]:
-        return self._checked(proposal, self._default_weights() | _as(proposal, dict[str, float]))
+        weights = _as(proposal, dict[str, float], strict=False)  # a command line has only strings
+        return self._checked(proposal, self._default_weights() | weights)
 
     def _checked(self, proposal: Bunch, weights: dict[str, float]) -> dict[str, float]:
         try:
