@@ -1,7 +1,7 @@
 """Run as a process by the tests: reads the library that LD_LIBRARY_PATH names, through the real binding.
 
 Answers a line of JSON to: ``new`` (another backend), ``advance <seconds>``, ``sample [<times>]``, ``fork`` (samples in
-a child), ``rss``, ``gpustat``, ``nvitop``.
+a child), ``rss``, ``gpustat``, ``nvitop``, ``doctor <bound in seconds>``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,13 @@ def nvitop() -> list[dict[str, Any]]:
     ]
 
 
-VERBS = {function.__name__: function for function in (new, advance, sample, fork, rss, gpustat, nvitop)}
+def doctor(wait_s: str) -> dict[str, Any]:
+    from jupyter_gpushare.doctor.machine import ask_nvml
+
+    return msgspec.to_builtins(ask_nvml(float(wait_s))._asdict())
+
+
+VERBS = {function.__name__: function for function in (new, advance, sample, fork, rss, gpustat, nvitop, doctor)}
 
 for line in sys.stdin:
     verb, *arguments = line.split()

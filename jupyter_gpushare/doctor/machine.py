@@ -1,0 +1,249 @@
+"""The GPUs and what NVIDIA's software on this machine makes of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ..model import Device
+from ..node import masks, nvml
+from ..node.backend import BackendAbsent
+from ..node.readings import Reader
+from .finding import Finding
+
+NVML_WAIT_S = 10.0
+CHECKPOINT_DRIVER = 570  # first driver with cuCheckpointProcess* in its API
+
+
+class Gpus(NamedTuple):
+    """What NVML said."""
+
+    devices: tuple[Device, ...] = ()
+    driver: str | None = None
+    absent: str | None = None  # why it said nothing
+    minors: tuple[int, ...] = ()  # numbers of their files in /dev
+
+
+def driver(root: Path, told: str | None) -> Finding:
+    """The kernel module, by what NVML told of it or by what it shows under /proc."""
+    try:
+        shown = re.search(r"\s(\d+(?:\.\d+)+)\s", (root / "proc/driver/nvidia/version").read_text())
+        version = told or (shown[1] if shown else "of unknown version")
+    except OSError:
+        version = told
+    if version is not None:
+        return Finding(check="driver", state="ok", finding=f"NVIDIA driver {version}.")
+    if _has_nvidia_card(root):
+        return Finding(
+            check="driver",
+            state="broken",
+            finding="There is an NVIDIA GPU, but no driver is loaded.",
+            cause="The driver is not installed, was not built for this kernel, or its module was not loaded.",
+            fix="Install the NVIDIA driver of your distribution, then modprobe nvidia or reboot.",
+        )
+    return Finding(
+        check="driver",
+        state="missing",
+        finding="No NVIDIA GPU in this machine.",
+        fix='To try the product without one set c.GPUShare.devices = "simulated".',
+    )
+
+
+def _has_nvidia_card(root: Path) -> bool:
+    """A display or 3D controller of NVIDIA's on the PCI bus."""
+    for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
+        try:
+            if vendor.read_text().strip() == "0x10de" and vendor.with_name("class").read_text().startswith("0x03"):
+                return True
+        except OSError:
+            continue  # the device left meanwhile
+    return False
+
+
+def ask_nvml(wait_s: float = NVML_WAIT_S) -> Gpus:
+    """What NVML says, within a bound: its calls can hang for ever."""
+    answers: list[Gpus] = []
+
+    def ask() -> None:
+        backend = nvml.NvmlBackend()
+        try:
+            found = backend.sample()
+            answers.append(_told(nvml.bindings(), found))
+        except BackendAbsent as absent:
+            answers.append(Gpus(absent=str(absent)))
+        finally:
+            backend.close()
+
+    asking = threading.Thread(target=ask, name="gpushare-doctor", daemon=True)
+    asking.start()
+    asking.join(wait_s)
+    return answers[0] if answers else Gpus(absent=f"NVML did not answer within {wait_s:.0f} s.")
+
+
+def _told(binding: ModuleType, found: tuple[Device, ...]) -> Gpus:
+    numbers = range(len({device.index for device in found}))
+    handles = [Reader(binding, number)("nvmlDeviceGetHandleByIndex") for number in numbers]
+    minors = [Reader(binding, handle)("nvmlDeviceGetMinorNumber") for handle in handles if handle is not None]
+    try:
+        version = binding.nvmlSystemGetDriverVersion()
+    except binding.NVMLError:
+        version = None
+    return Gpus(
+        found,
+        version.decode() if isinstance(version, bytes) else version,
+        minors=tuple(minor for minor in minors if minor is not None),
+    )
+
+
+def library(gpus: Gpus) -> Finding:
+    if gpus.absent is None:
+        return Finding(check="nvml", state="ok", finding=f"NVML answers (driver {gpus.driver}).")
+    gone = gpus.absent == nvml.ABSENT[nvml.readings.LIBRARY_NOT_FOUND]
+    finding, _, fix = gpus.absent.partition(". ")
+    return Finding(
+        check="nvml", state="missing" if gone else "broken", finding=finding.rstrip(".") + ".", fix=fix or None
+    )
+
+
+def binding(providers: Mapping[str, str], spec: Any) -> Finding:
+    """Which package gives the module pynvml: `providers` maps the distributions that do to their versions."""
+    if spec is None:
+        return Finding(check="pynvml", state="broken", finding="No module pynvml.", fix="pip install nvidia-ml-py")
+    named = ", ".join(f"{name} {version}" for name, version in sorted(providers.items())) or "no installed package"
+    if set(providers) == {"nvidia-ml-py"}:
+        return Finding(check="pynvml", state="ok", finding=f"{named} ({spec.origin}).")
+    return Finding(
+        check="pynvml",
+        state="warning",
+        finding=f"The module pynvml at {spec.origin} is from {named}.",
+        cause="Other packages of that name shadow NVIDIA's own and read devices wrongly.",
+        fix="pip uninstall pynvml nvidia-ml-py3, then pip install --force-reinstall nvidia-ml-py",
+    )
+
+
+def devices(gpus: Gpus) -> list[Finding]:
+    """One finding for all that is well, one for each device that is not."""
+    well = [device for device in gpus.devices if device.state == "healthy" and device.reason is None]
+    findings = []
+    if well:
+        models = sorted({device.model for device in well})
+        findings.append(Finding(check="devices", state="ok", finding=f"{len(well)} ready: {', '.join(models)}."))
+    for device in gpus.devices:
+        if device in well:
+            continue
+        fix = f"nvidia-smi -i {device.uuid} -c DEFAULT" if "ompute mode" in (device.reason or "") else None
+        findings.append(
+            Finding(
+                check="devices",
+                state="warning" if device.state in ("healthy", "draining") else "broken",
+                finding=f"GPU {device.index} ({device.uuid}) is {device.state}.",
+                cause=device.reason,
+                fix=fix,
+            )
+        )
+    return findings
+
+
+def nodes(root: Path, minors: Sequence[int], may: Callable[[Path, int], bool] = os.access) -> Finding:
+    """The files a CUDA program opens. Device isolation hides them while NVML still lists the GPU."""
+    if (root / "dev/dxg").exists():
+        return Finding(check="device nodes", state="ok", finding="/dev/dxg: the GPU of the Windows host.")
+    if not minors:
+        return Finding(check="device nodes", state="missing", finding="None needed.")
+    names = ("nvidiactl", "nvidia-uvm", *(f"nvidia{minor}" for minor in minors))
+    wanted = [root / "dev" / name for name in names]
+    absent = [f"/dev/{path.name}" for path in wanted if not path.exists()]
+    closed = [f"/dev/{path.name}" for path in wanted if path.exists() and not may(path, os.R_OK | os.W_OK)]
+    if closed:
+        return Finding(
+            check="device nodes",
+            state="broken",
+            finding=f"{', '.join(closed)} may not be opened by this user (EACCES).",
+            cause="The files' permissions, or a device rule of the container or of systemd (DevicePolicy).",
+            fix="Add the user to the group that owns the files (often video), or allow the devices.",
+        )
+    if absent:
+        return Finding(
+            check="device nodes",
+            state="broken",
+            finding=f"{', '.join(absent)} not there, though NVML lists the GPU.",
+            cause="Device isolation hides them (PrivateDevices, a container without --gpus), or they were never made.",
+            fix="Give the service or container its devices; nvidia-modprobe -u makes missing files.",
+        )
+    return Finding(check="device nodes", state="ok", finding=f"{', '.join(names)} can be opened.")
+
+
+def inherited_mask(environ: Mapping[str, str], found: Sequence[Device]) -> Finding:
+    """The pool: what this process's own CUDA_VISIBLE_DEVICES leaves."""
+    mask = environ.get("CUDA_VISIBLE_DEVICES")
+    if mask is None:
+        return Finding(check="mask", state="ok", finding="CUDA_VISIBLE_DEVICES is not set: all devices may be lent.")
+    visible, message = masks.parse(mask, found, environ.get("CUDA_DEVICE_ORDER"))
+    return Finding(
+        check="mask",
+        state="warning" if message and found else "ok",
+        finding=f"CUDA_VISIBLE_DEVICES leaves {len(visible)} of {len(found)} devices.",
+        cause=message or None,
+        fix="Set it to UUIDs from nvidia-smi -L, or unset it." if message and found else None,
+    )
+
+
+def mps(environ: Mapping[str, str], alive: Callable[[int], bool] | None = None) -> Finding:
+    """NVIDIA's multi-process service: whether its control daemon runs where programs look for it."""
+    named = environ.get("CUDA_MPS_PIPE_DIRECTORY")
+    folder = Path(named or "/tmp/nvidia-mps")  # noqa: S108 where CUDA itself looks
+    if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
+        return Finding(
+            check="mps",
+            state="warning",
+            finding=f"The MPS folder {folder} may not be entered by this user.",
+            cause="Its daemon was started by another user with a private folder.",
+            fix="Start nvidia-cuda-mps-control with a CUDA_MPS_PIPE_DIRECTORY that its users may enter.",
+        )
+    try:
+        pid = int((folder / "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        pid = 0
+    if pid and (alive or _alive)(pid):
+        return Finding(check="mps", state="ok", finding=f"The control daemon runs (process {pid}).")
+    if named is None:
+        return Finding(check="mps", state="missing", finding="Not running. Devices are shared by time slices.")
+    return Finding(
+        check="mps",
+        state="warning",
+        finding=f"CUDA_MPS_PIPE_DIRECTORY is {named}, but no control daemon runs there.",
+        cause="It ended, or never started. CUDA programs run without MPS and without its limits.",
+        fix="Start nvidia-cuda-mps-control -d, or unset CUDA_MPS_PIPE_DIRECTORY.",
+    )
+
+
+def _alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def mig(found: Sequence[Device]) -> Finding:
+    slices = sum(device.sharing == "mig" for device in found)
+    if slices:
+        return Finding(check="mig", state="ok", finding=f"{slices} instances, each lent as a device of its own.")
+    return Finding(check="mig", state="missing", finding="Off.")
+
+
+def checkpoint(driver_version: str | None, bindings: str | None) -> Finding:
+    """What parking on real GPUs will need."""
+    major = re.match(r"\d+", driver_version or "")
+    parts = [
+        "no driver" if major is None else f"driver {driver_version}",
+        "no cuda-bindings" if bindings is None else f"cuda-bindings {bindings}",
+    ]
+    able = major is not None and int(major[0]) >= CHECKPOINT_DRIVER and bindings is not None
+    return Finding(
+        check="checkpoint",
+        state="missing",
+        finding=f"{nvml.CANNOT_PARK} Here: {', '.join(parts)}.",
+        fix=None if able or major is None else f"It will need driver {CHECKPOINT_DRIVER} or newer and cuda-bindings.",
+    )

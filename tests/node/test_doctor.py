@@ -1,0 +1,276 @@
+"""What the doctor finds, for the facts of machines that we do not have."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from jupyter_gpushare import doctor
+from jupyter_gpushare.doctor import as_text, jupyter, keeping, machine
+from jupyter_gpushare.doctor.finding import Finding
+from jupyter_gpushare.doctor.machine import Gpus
+from jupyter_gpushare.model import Device
+
+
+def write(path: Path, text: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+A100 = Device(uuid="GPU-1", index=0, model="A100")
+
+
+# --- driver and NVML ---
+
+
+def test_the_driver_is_known_by_what_it_shows_under_proc(tmp_path):
+    write(
+        tmp_path / "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC version: 13.2.0\n",
+    )
+    found = machine.driver(tmp_path, None)
+    assert (found.state, found.finding) == ("ok", "NVIDIA driver 580.65.06.")
+
+
+def test_a_card_without_a_driver_is_broken_and_no_card_is_only_missing(tmp_path):
+    write(tmp_path / "sys/bus/pci/devices/0000:00:1f.0/vendor", "0x8086\n")
+    assert machine.driver(tmp_path, None).state == "missing"
+    write(tmp_path / "sys/bus/pci/devices/0000:07:00.0/vendor", "0x10de\n")
+    write(tmp_path / "sys/bus/pci/devices/0000:07:00.0/class", "0x030200\n")
+    found = machine.driver(tmp_path, None)
+    assert found.state == "broken"
+    assert "modprobe nvidia" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "word"), [(18, "broken", "reboot"), (9, "broken", "modprobe"), (12, "missing", "NVIDIA driver")]
+)
+def test_why_nvml_says_nothing_is_found_with_its_fix(code, state, word):
+    found = machine.library(Gpus(absent=machine.nvml.ABSENT[code]))
+    assert found.state == state
+    assert word in found.fix
+
+
+@pytest.mark.parametrize(
+    ("providers", "state"),
+    [
+        ({"nvidia-ml-py": "13.0"}, "ok"),
+        ({"nvidia-ml-py": "13.0", "pynvml": "11.5"}, "warning"),
+        ({"nvidia-ml-py3": "7.352"}, "warning"),
+        ({}, "warning"),
+    ],
+)
+def test_the_package_behind_pynvml_is_named(providers, state):
+    found = machine.binding(providers, SimpleNamespace(origin="/env/pynvml.py"))
+    assert found.state == state
+    assert all(f"{name} {version}" in found.finding for name, version in providers.items())
+
+
+def test_without_any_pynvml_the_fix_is_to_install_it():
+    assert (machine.binding({}, None).state, machine.binding({}, None).fix) == ("broken", "pip install nvidia-ml-py")
+
+
+def test_the_stand_in_library_is_read_with_its_minors_and_a_hanging_one_is_given_up(nvml_standin, standin):
+    nvml_standin.say(standin.gpu(0, minor=3), standin.gpu(1, minor=1))
+    told = nvml_standin.probe().ask("doctor 10")
+    assert (told["driver"], told["minors"], len(told["devices"])) == ("580.65.06", [3, 1], 2)
+    nvml_standin.say(standin.gpu(0), hang={"nvmlDeviceGetCount": 1})
+    assert "did not answer" in nvml_standin.probe().ask("doctor 0.2")["absent"]
+
+
+def test_each_device_that_is_not_well_is_a_finding_of_its_own():
+    shared = Device(
+        uuid="GPU-2", index=1, model="A100", sharing="exclusive", reason="Compute mode EXCLUSIVE_PROCESS: …"
+    )
+    lost = Device(uuid="GPU-3", index=2, model="A100", state="lost", reason="The GPU is lost.")
+    found = machine.devices(Gpus((A100, shared, lost)))
+    assert [one.state for one in found] == ["ok", "warning", "broken"]
+    assert found[1].fix == "nvidia-smi -i GPU-2 -c DEFAULT"
+    assert found[2].cause == "The GPU is lost."
+
+
+# --- device nodes ---
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"):
+        write(tmp_path / "dev" / name)
+    return tmp_path
+
+
+def test_devices_that_can_be_opened_are_well(files):
+    assert machine.nodes(files, (0, 1)).state == "ok"
+
+
+def test_a_listed_gpu_without_its_file_is_hidden_by_isolation(files):
+    (files / "dev/nvidia1").unlink()
+    found = machine.nodes(files, (0, 1))
+    assert (found.state, found.finding) == ("broken", "/dev/nvidia1 not there, though NVML lists the GPU.")
+    assert "isolation" in found.cause
+
+
+def test_a_file_that_may_not_be_opened_is_a_matter_of_permissions(files):
+    found = machine.nodes(files, (0, 1), may=lambda path, mode: path.name != "nvidia0")
+    assert (found.state, found.finding) == ("broken", "/dev/nvidia0 may not be opened by this user (EACCES).")
+    assert "video" in found.fix
+
+
+def test_windows_hosts_have_one_file_for_all(tmp_path):
+    write(tmp_path / "dev/dxg")
+    assert machine.nodes(tmp_path, (0,)).state == "ok"
+
+
+def test_without_gpus_no_files_are_missed(tmp_path):
+    assert machine.nodes(tmp_path, ()).state == "missing"
+
+
+# --- mask, MPS, MIG, checkpoint ---
+
+
+@pytest.mark.parametrize(
+    ("environ", "state", "words"),
+    [
+        ({}, "ok", "all devices"),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, "ok", "1 of 1"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-9"}, "warning", "0 of 1"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "warning", "0 of 1"),
+    ],
+)
+def test_the_inherited_mask_is_said_in_numbers(environ, state, words):
+    found = machine.inherited_mask(environ, (A100,))
+    assert found.state == state
+    assert words in found.finding
+
+
+def test_mps_is_found_running_only_where_programs_look_for_it(tmp_path):
+    environ = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert machine.mps(environ).state == "warning"
+    write(tmp_path / "nvidia-cuda-mps-control.pid", "4711\n")
+    assert machine.mps(environ, alive=lambda pid: pid == 4711).state == "ok"
+    assert machine.mps(environ, alive=lambda pid: False).state == "warning"
+
+
+def test_mig_instances_are_counted():
+    sliced = Device(uuid="MIG-1", index=0, model="A100 MIG", sharing="mig")
+    assert machine.mig((sliced, sliced)).finding.startswith("2 instances")
+    assert machine.mig((A100,)).state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("driver", "bindings", "fix"), [("580.65", "13.3.1", False), ("535.1", "13.3.1", True), (None, None, False)]
+)
+def test_parking_on_real_gpus_is_never_claimed(driver, bindings, fix):
+    found = machine.checkpoint(driver, bindings)
+    assert found.state == "missing"
+    assert "this version has none" in found.finding
+    assert (found.fix is not None) == fix
+
+
+# --- what we keep ---
+
+
+def test_a_lock_folder_that_cannot_be_used_is_broken():
+    def find() -> Path:
+        raise PermissionError(13, "Permission denied", "/run/lock/gpushare")
+
+    found = keeping.lock_folder(find)
+    assert (found.state, found.finding) == ("broken", "/run/lock/gpushare: Permission denied.")
+    assert "GPUSHARE_LOCK_DIR" in found.fix
+
+
+def test_a_ledger_away_from_its_usual_place_says_why(tmp_path):
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    assert keeping.ledger(url, None, free=lambda folder: 10**12).state == "ok"
+    found = keeping.ledger(url, "The ledger is at /var/tmp, because /home/a is on a network file system.")
+    assert found.state == "warning"
+    assert "network" in found.cause
+
+
+def test_a_ledger_on_a_full_disk_is_warned_of(tmp_path):
+    found = keeping.ledger(f"sqlite:///{tmp_path}/ledger.sqlite", None, free=lambda folder: 3 * 2**20)
+    assert (found.state, "3 MiB left" in found.finding) == ("warning", True)
+
+
+def test_the_hub_is_only_said_to_be_used_where_it_is():
+    assert keeping.hub({}).finding == "Not in use."
+    assert "alice" in keeping.hub({"JUPYTERHUB_API_URL": "http://hub", "JUPYTERHUB_USER": "alice"}).finding
+
+
+# --- Jupyter ---
+
+
+def entry(target: str) -> EntryPoint:
+    return EntryPoint("gpushare", target, "jupyter_client.kernel_provisioners")
+
+
+def test_a_provisioner_that_cannot_be_loaded_is_named_with_the_error():
+    assert jupyter.provisioner({}, [entry("jupyter_client.provisioning:LocalProvisioner")]).state == "ok"
+    assert jupyter.provisioner({}, []).state == "broken"
+    found = jupyter.provisioner({}, [entry("jupyter_gpushare.nowhere:Provisioner")])
+    assert found.state == "broken"
+    assert "nowhere" in found.cause
+
+
+def test_another_default_provisioner_in_the_environment_is_warned_of():
+    environ = {"JUPYTER_DEFAULT_PROVISIONER_NAME": "local-provisioner"}
+    assert jupyter.provisioner(environ, [entry("jupyter_client.provisioning:LocalProvisioner")]).state == "warning"
+
+
+def test_kernelspecs_with_a_provisioner_of_their_own_are_listed():
+    own = {"metadata": {"kernel_provisioner": {"provisioner_name": "slurm"}}}
+    found = jupyter.own_provisioners({"python3": {}, "remote": own})
+    assert (found.state, found.finding) == ("warning", "Not managed: remote (slurm).")
+
+
+def test_python_kernels_without_the_package_are_listed_with_the_command_to_install_it():
+    specs = {
+        "here": {"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"]},
+        "torch": {"argv": ["/envs/torch/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}"]},
+        "ir": {"argv": ["R", "--slave"]},
+    }
+    found = jupyter.interpreters(specs, lambda path: path != "/envs/torch/bin/python")
+    assert (found.state, found.finding) == ("warning", "Without %gpu: torch.")
+    assert found.fix == "/envs/torch/bin/python -m pip install jupyter-gpushare"
+
+
+def test_a_server_extension_that_is_off_is_broken():
+    assert jupyter.extension({"jupyter_gpushare": True}).state == "ok"
+    for enabled in ({}, {"jupyter_gpushare": False}):
+        assert jupyter.extension(enabled).fix == "jupyter server extension enable jupyter_gpushare"
+
+
+def test_the_panel_is_there_when_its_folder_is(tmp_path):
+    assert jupyter.panel([tmp_path]).state == "warning"
+    write(tmp_path / "package.json", "{}")
+    assert jupyter.panel([tmp_path]).state == "ok"
+
+
+# --- all of it ---
+
+
+def test_the_text_has_a_line_a_check_and_says_what_to_do():
+    text = as_text(
+        [
+            Finding(check="mig", state="missing", finding="Off."),
+            Finding(check="nvml", state="broken", finding="It fails.", cause="Old driver.", fix="Reboot."),
+        ]
+    )
+    assert text.splitlines() == [
+        "missing  mig   Off.",
+        "broken   nvml  It fails.",
+        "               cause: Old driver.",
+        "               fix: Reboot.",
+    ]
+
+
+def test_a_run_on_this_machine_covers_every_check_and_changes_no_environment():
+    before = dict(os.environ)
+    checks = {finding.check for finding in doctor.run()}
+    assert {"driver", "nvml", "pynvml", "device nodes", "mps", "mig", "checkpoint", "ledger", "bus", "hub"} <= checks
+    assert {"provisioner", "kernelspecs", "kernels", "server extension", "panel", "device locks", "mask"} <= checks
+    assert dict(os.environ) == before
