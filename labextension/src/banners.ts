@@ -3,7 +3,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { Action, actionLabel } from './actions';
 import { about, clock, gib, memory, ordinal, soon } from './format';
-import { appearance, Look, progress, stops } from './states';
+import { appearance, Look, progress, startedWithout, stops } from './states';
 import { ISession } from './tokens';
 import { IMoment, running, whereabouts } from './view';
 
@@ -88,13 +88,22 @@ export function bannerOf(
       ]
     };
   }
-  if (look === 'refused') {
+  if (session.next?.code === 'refused') {
     return {
       kind: 'refused',
-      look,
+      look: 'refused',
       tone: 'plain',
-      text: `**${trans.__('Not granted.')}** ${session.message || (session.next?.text ?? '')}`,
+      text: session.message.replace(/^[^.]+\./, '**$&**'),
       actions: buttons('ask-for-more')
+    };
+  }
+  if (startedWithout(session)) {
+    return {
+      kind: 'none',
+      look: 'none',
+      tone: 'plain',
+      text: trans.__('**Started without a GPU.** None was free in time. Your place in line is kept.'),
+      actions: [{ action: 'let-go', label: trans.__('Stay without') }]
     };
   }
   if (look === 'waiting' && (running(session, 'waiting_s', moment) ?? 0) >= PATIENCE_S) {
@@ -109,15 +118,19 @@ export function bannerOf(
     };
   }
   if (look === 'resuming') {
-    return resuming(session, moment, trans);
+    return resuming(session, trans);
   }
-  if (look === 'none' && session.queue_position !== null) {
+  if (look === 'parked' && session.queue_position !== null) {
     return {
-      kind: 'none',
+      kind: 'resuming',
       look,
-      tone: 'plain',
-      text: trans.__('**Started without a GPU.** None was free in time. Your place in line is kept.'),
-      actions: [{ action: 'let-go', label: trans.__('Stay without') }]
+      tone: 'mine',
+      text: trans.__(
+        '**Coming back is in line**, %1, %2: the memory must be free first. Nothing is lost.',
+        ordinal(session.queue_position, trans),
+        about(running(session, 'eta_s', moment), trans)
+      ),
+      actions: []
     };
   }
   if (look === 'parked') {
@@ -163,10 +176,15 @@ function reclaim(session: ISession, moment: IMoment, trans: TranslationBundle): 
           '**Someone is waiting.** This kernel is idle and will be stopped in **%1**. Its variables are lost then.',
           clock(left)
         )
-      : trans.__(
-          '**Someone is waiting.** This GPU is idle and will be parked in **%1**. Your variables stay.',
-          clock(left)
-        ),
+      : session.next?.code === 'unbind'
+        ? trans.__(
+            '**Someone is waiting.** This GPU is idle and will be given on in **%1**. Nothing of yours is on it.',
+            clock(left)
+          )
+        : trans.__(
+            '**Someone is waiting.** This GPU is idle and will be parked in **%1**. Your variables stay.',
+            clock(left)
+          ),
     actions: [
       { action: 'keep', label: trans.__('Keep 1 h') },
       { action: 'let-go', label: trans.__('Let go now') }
@@ -176,9 +194,8 @@ function reclaim(session: ISession, moment: IMoment, trans: TranslationBundle): 
   };
 }
 
-function resuming(session: ISession, moment: IMoment, trans: TranslationBundle): IBanner {
+function resuming(session: ISession, trans: TranslationBundle): IBanner {
   const done = progress(session);
-  const inLine = session.queue_position !== null && !done;
   const left = session.next?.in_s ?? null;
   const moved = trans.__('%1 of %2 GiB', gib(session.moved_bytes), gib(session.parked_bytes));
   const rest = left === null ? '' : trans.__(', %1 left', soon(left, trans));
@@ -186,15 +203,9 @@ function resuming(session: ISession, moment: IMoment, trans: TranslationBundle):
     kind: 'resuming',
     look: 'resuming',
     tone: 'mine',
-    text: inLine
-      ? trans.__(
-          '**Coming back is in line**, %1, %2: the memory must be free first. Nothing is lost.',
-          ordinal(session.queue_position ?? 1, trans),
-          about(running(session, 'eta_s', moment), trans)
-        )
-      : trans.__('**Coming back.** %1Your cell starts right after.', done === null ? '' : `${moved}${rest}. `),
+    text: trans.__('**Coming back.** %1Your cell starts right after.', done === null ? '' : `${moved}${rest}. `),
     actions: [],
-    progress: inLine ? null : done,
+    progress: done,
     closable: false
   };
 }

@@ -19,11 +19,11 @@ const RANK: Record<Look, number> = {
   dead: 9
 };
 
-/** One's own sessions (everybody's with the admin scope): what needs an answer first, then by name. */
-export function inOrder(moment: IMoment): ISession[] {
+/** One's own sessions, or with the admin scope others': what needs an answer first, then by name. */
+export function inOrder(moment: IMoment, mine = true): ISession[] {
   const rank = (session: ISession): number => RANK[lookOf(session, moment)];
   return Object.values(moment.status.sessions)
-    .filter(session => session.mine || moment.status.admin)
+    .filter(session => session.mine === mine)
     .sort((a, b) => rank(a) - rank(b) || a.label.localeCompare(b.label) || a.id.localeCompare(b.id));
 }
 

@@ -59,7 +59,12 @@ export function lookOf(session: ISession, moment: IMoment): Look {
 
 /** The kernel itself would be stopped, not only parked: what it holds is lost then. */
 export function stops(session: ISession): boolean {
-  return session.next?.code.startsWith('stop') ?? false;
+  return session.next?.code === 'stop';
+}
+
+/** The kernel runs already, without the devices it asked for: taking them later needs a restart. */
+export function startedWithout(session: ISession): boolean {
+  return session.state === 'waiting' && session.next?.code === 'restart';
 }
 
 function isWarned(session: ISession, moment: IMoment): boolean {
@@ -89,7 +94,7 @@ const TEXTS: Record<Look, Say> = {
       label: trans.__('Waiting'),
       word: trans.__('In line · %1', eta),
       sentence: wanted(session, trans),
-      next: trans.__('Starts by itself; your cell waits.'),
+      next: startedWithout(session) ? (session.next?.text ?? '') : trans.__('Starts by itself; your cell waits.'),
       figure: nth,
       short: nth ? trans.__('%1 in line · %2', nth, eta.replace(/^\D+(?=\d)/, '')) : trans.__('In line')
     };
@@ -107,7 +112,7 @@ const TEXTS: Record<Look, Say> = {
   active: (session, moment, trans) => {
     const { names, model } = where(session, moment, trans);
     const others = neighbours(moment.status, session);
-    const shared = trans._n('shared with %1 other', 'shared with %1 others', others, others);
+    const shared = trans._n('shared with %1 other', 'shared with %1 others', others);
     return {
       label: trans.__('Computing'),
       word: trans.__('Computing on %1', names) + (others > 0 ? ` · ${shared}` : ''),
@@ -133,7 +138,11 @@ const TEXTS: Record<Look, Say> = {
   },
   warned: (session, moment, trans) => {
     const left = clock(running(session, 'reclaim_in_s', moment) ?? 0);
-    const countdown = stops(session) ? trans.__('Stopped in **%1**', left) : trans.__('Parked in **%1**', left);
+    const countdown = stops(session)
+      ? trans.__('Stopped in **%1**', left)
+      : session.next?.code === 'unbind'
+        ? trans.__('Given on in **%1**', left)
+        : trans.__('Parked in **%1**', left);
     const idle = running(session, 'idle_s', moment);
     const text = idle === null ? countdown : `${countdown} · ${trans.__('idle %1', span(idle, trans))}`;
     return {
@@ -167,8 +176,19 @@ const TEXTS: Record<Look, Say> = {
       short: trans.__('Parking')
     };
   },
-  parked: (session, _moment, trans) => {
+  parked: (session, moment, trans) => {
     const size = memory(session.parked_bytes);
+    if (session.queue_position !== null) {
+      const eta = about(running(session, 'eta_s', moment), trans);
+      return {
+        label: trans.__('Parked, in line'),
+        word: trans.__('Coming back is in line · %1', eta),
+        sentence: trans.__('Coming back is in line; **%1** wait in host memory', size),
+        next: trans.__('The memory must be free first. Nothing is lost.'),
+        figure: ordinal(session.queue_position, trans),
+        short: trans.__('Parked')
+      };
+    }
     const soonBack = session.next?.in_s ?? null;
     return {
       label: trans.__('Parked'),
@@ -288,6 +308,9 @@ function growth(
   trans: TranslationBundle
 ): string {
   const share = meanOf(session, part => part.share) ?? 0;
+  if (session.borrowed) {
+    return trans.__('Borrowed: its holders may want it back.');
+  }
   if (share >= session.limit - 0.005) {
     return trans.__('All of it is yours for now.');
   }

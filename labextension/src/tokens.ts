@@ -116,6 +116,8 @@ export interface ISession {
   next: INext | null;
   charged_gpu_s: number | null;
   message: string;
+  /** Its share comes out of idle holders' guarantees. */
+  borrowed?: boolean;
 }
 
 /** The whole view, servers, devices and sessions as maps, as the event stream sends it. */

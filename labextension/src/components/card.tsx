@@ -115,7 +115,7 @@ function facts(session: ISession, look: Look, moment: IMoment, say: ReturnType<t
   switch (look) {
     case 'waiting': {
       const { gpus, memory: bytes } = session.demand;
-      const asked = gpus < 1 ? say.__('%1 of a GPU', percent(gpus)) : say._n('%1 GPU', '%1 GPUs', gpus, gpus);
+      const asked = gpus < 1 ? say.__('%1 of a GPU', percent(gpus)) : say._n('%1 GPU', '%1 GPUs', gpus);
       return [
         [say.__('Asked for'), bytes ? `${asked}, ${memory(bytes)}` : asked],
         [say.__('Waiting'), span(running(session, 'waiting_s', moment))],

@@ -34,12 +34,11 @@ export function Overview(): JSX.Element {
 
 function Head(): JSX.Element {
   const { trans, snapshot, openSettings } = useUi();
-  const { simulated = false, admin = false, mode } = snapshot.status ?? {};
+  const simulated = snapshot.status?.simulated ?? false;
   const settings = trans.__('Settings');
   return (
     <header className="jp-GPUShare-head">
       <h1>{trans.__('GPU share')}</h1>
-      {admin && mode === 'hub' && <span className="jp-GPUShare-chip">{trans.__('admin view')}</span>}
       {simulated && (
         <span
           className="jp-GPUShare-chip jp-GPUShare-simulated"
@@ -108,18 +107,24 @@ function Known(): JSX.Element {
   const moment = useMoment();
   const sessions = inOrder(moment);
   const front = sessions.find(session => session.id === focused);
-  const others = sessions.filter(session => session !== front);
+  const rest = sessions.filter(session => session !== front);
+  const others = moment.status.admin ? inOrder(moment, false) : [];
   const asOf =
     snapshot.kind === 'gone' && snapshot.at !== null ? trans.__('as of %1', timeOfDay(snapshot.at)) : null;
   return (
     <>
       <Section title={trans.__('My notebooks')} summary={asOf ?? heldSummary(sessions, trans)}>
         {front && <Card session={front} />}
-        {others.length > 0 && <Rows sessions={others} />}
+        {rest.length > 0 && <Rows sessions={rest} label={trans.__('My other notebooks')} />}
         {sessions.length === 0 && (
           <Note text={trans.__('No notebook is running. Start one and it gets a GPU when it needs it.')} />
         )}
       </Section>
+      {others.length > 0 && (
+        <Section title={trans.__('Of others')} summary={trans.__('admin view')}>
+          <Rows sessions={others} label={trans.__('Notebooks of others')} />
+        </Section>
+      )}
       <Section title={trans.__('Servers')} summary={asOf ?? serverSummary(moment, trans)}>
         {totals(moment.status).devices > 0 ? <Servers /> : <NoDevice />}
       </Section>
@@ -132,7 +137,7 @@ type Trans = ReturnType<typeof useUi>['trans'];
 function heldSummary(sessions: ISession[], trans: Trans): string {
   const alive = sessions.filter(session => session.state !== 'dead');
   const held = alive.filter(holds).length;
-  return alive.length === 0 ? '' : trans._n('%1 of %2 holds a GPU', '%1 of %2 hold a GPU', held, held, alive.length);
+  return alive.length === 0 ? '' : trans._n('%1 of %2 holds a GPU', '%1 of %2 hold a GPU', held, alive.length);
 }
 
 function serverSummary({ status }: ReturnType<typeof useMoment>, trans: Trans): string {
@@ -142,8 +147,8 @@ function serverSummary({ status }: ReturnType<typeof useMoment>, trans: Trans): 
   }
   return [
     trans.__('%1 of %2 free', amount(free), devices),
-    waiting > 0 ? trans._n('%1 waiting', '%1 waiting', waiting, waiting) : '',
-    silent > 0 ? trans._n('%1 silent', '%1 silent', silent, silent) : ''
+    waiting > 0 ? trans.__('%1 waiting', waiting) : '',
+    silent > 0 ? trans.__('%1 silent', silent) : ''
   ]
     .filter(Boolean)
     .join(' · ');

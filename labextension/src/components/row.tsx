@@ -12,10 +12,9 @@ import { Glyph, Name, Rich } from './marks';
 
 const WITH_BAR: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 
-export function Rows({ sessions }: { sessions: ISession[] }): JSX.Element {
-  const { trans } = useUi();
+export function Rows({ sessions, label }: { sessions: ISession[]; label: string }): JSX.Element {
   return (
-    <div className="jp-GPUShare-rows" role="list" aria-label={trans.__('My other notebooks')} onKeyDown={rove}>
+    <div className="jp-GPUShare-rows" role="list" aria-label={label} onKeyDown={rove}>
       {sessions.map((session, index) => (
         <Row key={session.id} session={session} first={index === 0} />
       ))}

@@ -55,7 +55,7 @@ export function Tile({ server, device }: { server: IServer; device: IDevice }): 
       {trouble?.text && <p className="jp-GPUShare-trouble">{trouble.text}</p>}
       <Leftovers device={device} />
       <div className="jp-GPUShare-environment">
-        <Limited value={device.temperature_c} limit={device.temperature_limit_c} unit=" °C" name={trans.__('Temperature')} />
+        <Limited value={device.temperature_c} limit={device.temperature_limit_c} unit=" °C" name={trans.__('Temperature')} hot />
         <Limited value={device.power_w} limit={device.power_limit_w} unit=" W" name={trans.__('Power')} />
         <Mode sharing={device.sharing} />
       </div>
@@ -91,15 +91,23 @@ function Reading({ name, value, unit = '', points = [], mine }: IReadingProps): 
   );
 }
 
+interface ILimitedProps {
+  value: number | null;
+  limit: number | null;
+  unit: string;
+  name: string;
+  /** Near its limit it is trouble: a hot device slows down, one that draws all its power does not. */
+  hot?: boolean;
+}
+
 /** A value against its limit; the meter only where both were read. */
-function Limited(props: { value: number | null; limit: number | null; unit: string; name: string }): JSX.Element {
-  const { value, limit, unit, name } = props;
+function Limited({ value, limit, unit, name, hot }: ILimitedProps): JSX.Element {
   const { trans } = useUi();
   const part = value === null || !limit ? null : Math.min(1, value / limit);
   const text = value === null ? UNREAD + unit : `${Math.round(value)}${unit}`;
   const title = value === null ? trans.__('%1: not read', name) : limit === null ? name : trans.__('%1, limit %2', name, `${Math.round(limit)}${unit}`);
   return (
-    <span title={title} data-hot={(part !== null && part >= HOT) || undefined}>
+    <span title={title} data-hot={(hot && part !== null && part >= HOT) || undefined}>
       <bdi>{text}</bdi>
       {part !== null && (
         <span className="jp-GPUShare-meter" aria-hidden="true">
