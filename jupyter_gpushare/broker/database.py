@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"  # the newest of them
 LOCK_WAIT_S = 2.0
+DAY_S = 86400.0
+KEPT_S = 400 * DAY_S  # a year can be compared with the one before
 _DAMAGED = ("file is not a database", "database disk image is malformed", "malformed database schema")
 
 
@@ -56,6 +58,7 @@ class Database:
         self._connection: Connection | None = None
         self._identity: tuple[int, int] | None = None  # device and inode of the file that is open
         self._damaged = False
+        self._pruned: float | None = None
         self.notice: str | None = None  # something an admin should hear of, once
 
     # --- opening ----------------------------------------------------------------------------------------------
@@ -165,6 +168,18 @@ class Database:
                 connection.execute(delete(table).where(table.c.user.in_(journal.fair)))
                 rows = [{"user": u, "usage": value, "saved_at": journal.fair_at} for u, value in journal.fair.items()]
                 connection.execute(insert(table), rows)
+
+    def prune(self, now: float) -> None:
+        """Forgets what is older than KEPT_S, once a day: no disk holds everything. Raises Trouble."""
+        if self._pruned is not None and 0 <= now - self._pruned < DAY_S:
+            return
+        old = now - KEPT_S
+        leases, past = tables.leases, (tables.usage, tables.decisions, tables.audit)
+        with self._transaction() as connection:
+            connection.execute(delete(leases).where(leases.c.ended_at < old))
+            for table in past:
+                connection.execute(delete(table).where(table.c.at < old))
+        self._pruned = now
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 Ask: TypeAlias = "tuple[Callable[[Database], object], Future]"
 
 ASKS_MAX = 64  # questions in line
-LAZY_S = 2.0  # sums and decisions wait so long for company
+LAZY_S = 10.0  # sums and decisions wait so long for company
 SILENT_S = 3.0  # a database that takes longer is away (a hanging network file system)
 NOTICE_S = 3600.0  # how long something that happened once is shown
 RETRY_MAX_S = 30.0
@@ -93,8 +93,9 @@ class Ledger:
         if self._trouble is not None:
             return Finding(code="ledger", message=self._trouble)
         if since is not None and self._clock() - since > SILENT_S:
-            message = f"The ledger has not answered for {self._clock() - since:.0f} s; leases are kept in memory."
-            return Finding(code="ledger", message=message)
+            return Finding(
+                code="ledger", message="The ledger does not answer; leases are kept in memory until it does."
+            )
         if self._notice is not None and self._clock() < self._notice[1]:
             return Finding(code="ledger", message=self._notice[0])
         return None
@@ -235,6 +236,7 @@ class Ledger:
                     if database.connect():
                         self._restore(journal)
                     database.write(journal)
+                    database.prune(self._wall())
                 except Trouble as trouble:
                     self._put_back(journal)
                     self._say(str(trouble), journal.dropped)

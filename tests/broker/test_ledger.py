@@ -116,10 +116,10 @@ async def test_a_lease_of_an_earlier_process_can_be_ended_without_reading_it_fir
     assert await second.leases() == []
 
 
-async def test_a_change_keeps_the_begin_of_a_lease_and_a_lease_never_ends_before_it(opened, file):
-    wall = iter([1000.0, 900.0, 800.0, 700.0])  # the wall clock is set back
-    ledger = await opened(wall=lambda: next(wall))
+async def test_a_change_keeps_the_begin_of_a_lease_and_a_lease_never_ends_before_it(opened, file, clock):
+    ledger = await opened(wall=clock)
     ledger.lease_granted(lease())
+    clock.advance(-100)  # somebody sets the wall clock back
     ledger.lease_changed(lease(pid=1))
     ledger.lease_ended("k1", "cleanup")
     assert await ledger.flushed(10)
@@ -239,7 +239,7 @@ async def test_a_ledger_that_hangs_holds_nobody_up(opened, file, clock):
         began = time.monotonic()
         ledger = await opened(f"sqlite:///{file}?timeout=60", timeout_s=0.05, clock=clock)
         clock.advance(10)
-        assert "has not answered for 10 s" in ledger.degraded.message
+        assert "does not answer" in ledger.degraded.message
         ledger.lease_granted(lease())
         assert await ledger.leases(0.05) is None
         await ledger.close(0.05)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 
+import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, func, inspect, select
 
 from jupyter_gpushare.broker import database as module
+from jupyter_gpushare.broker import tables
 from jupyter_gpushare.broker.database import HEAD, Database, Trouble
-from jupyter_gpushare.broker.journal import Journal, LeaseWrite
-from jupyter_gpushare.broker.rows import LeaseRow
+from jupyter_gpushare.broker.journal import AuditWrite, Journal, LeaseWrite
+from jupyter_gpushare.broker.rows import LeaseRow, UsageRow
 from jupyter_gpushare.broker.tables import metadata
 
 NFS = "srv:/home {folder} nfs4 rw 0 0\n"
@@ -108,6 +110,32 @@ def test_nothing_is_half_written(database):
 
     database.connect()
     assert database.leases() == []
+
+
+def test_what_is_older_than_a_year_is_forgotten_once_a_day_but_no_open_lease():
+    database = Database("sqlite://")
+    database.connect()
+    now = 2 * module.KEPT_S
+    row = LeaseRow(session="k1", user="alice", origin="o", server="s", label="l")
+    for at in (0.0, now):
+        journal = Journal(leases={f"{at}": LeaseWrite(msgspec.structs.replace(row, session=f"{at}"), at)})
+        journal.add_usage(UsageRow(session="k1", user="alice", device="GPU-a", held_s=1, gpu_s=1), at)
+        journal.add(journal.audits, AuditWrite(at, "alice", "user", "pin", "k1", "ok", ""))
+        database.write(journal)
+
+    def count(table) -> int:
+        return database._connection.execute(select(func.count()).select_from(table)).scalar()
+
+    database.prune(now)
+    assert [count(table) for table in (tables.usage, tables.audit, tables.leases)] == [1, 1, 2]
+    database._connection.rollback()
+    database.write(Journal(leases={"0.0": LeaseWrite(None, 0.0, ended_at=0.0, why="cleanup")}))
+    database.prune(now + 1)
+    assert count(tables.leases) == 2
+    database._connection.rollback()
+    database.prune(now + module.DAY_S)
+    assert count(tables.leases) == 1
+    database.close()
 
 
 def test_a_ledger_in_memory_works():
