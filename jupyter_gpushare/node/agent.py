@@ -109,7 +109,7 @@ class Agent:
         await off_loop(self._sampler.close)
 
     async def _run(self) -> None:
-        while True:
+        while self._task is not None:  # asyncio.wait_for may swallow the cancellation when a sample comes just then
             try:
                 await asyncio.wait_for(self._woken.wait(), self._heartbeat_s)
             except asyncio.TimeoutError:
