@@ -84,7 +84,8 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
         open_ &= alone
     if asks.whole[session]:
         open_ &= ~unmanaged
-    ahead = draft.ahead[devices]
+    mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
+    ahead = np.where(np.isin(devices, mine), 0.0, draft.ahead[devices])  # its guarantee there is its own already
     own = open_ & (room.committed[devices] + ahead + guarantee <= 1.0 + EPS)
     if asks.whole[session] or draft.parked[session]:
         return own, np.zeros_like(own)
@@ -183,7 +184,7 @@ def _lease(draft: Draft, session: int, held: Floats, policy: Policy) -> bool:
     user, wanted = asks.user[session], float(asks.guarantee[session] * asks.count[session])
     running = bool(asks.bursting[session])
     fresh = not draft.lease[rows].any()
-    if rows.size and not draft.parked[session] and not fresh and not draft.borrowed[rows].any():
+    if not fresh and not draft.borrowed[rows].any() and asks.context[session]:
         _admit_holder(draft, session)
         return True
     if fresh and not running and held[user] + wanted > draft.state.users.cap[user] + EPS:
@@ -224,7 +225,7 @@ def _computes(draft: Draft, session: int) -> bool:
 
 
 def _admit_holder(draft: Draft, session: int) -> None:
-    """Lets the cell of a session run that holds its guarantee: others had it only while it was idle."""
+    """Lets the cell of a session run whose guarantee and memory are there: only its time was lent."""
     draft.lift(session)
     draft.bursting[session] = True
     draft.settle(session)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Decision
 from .room import Room, need_of, room_of
-from .state import PARKED, Bools, Floats, Ints, Placements, State
+from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
 FREE = -1  # `session` of a row that holds no placement
 
@@ -132,14 +132,15 @@ class Draft:
         for row in self.rows(session).tolist():
             device = int(self.device[row])
             lease = here and bool(self.lease[row])
-            holds = lease or (here and bool(asks.context[session]))
+            context = here and bool(asks.context[session])
+            coming = bool(self.bursting[session]) or asks.state[session] == RESUMING
             room.expected[device] += sign * guarantee
             room.placed[device] += sign * here
-            room.holders[device] += sign * holds
+            room.holders[device] += sign * (lease or context)
             room.committed[device] += sign * guarantee * (lease and not self.borrowed[row])
             room.bursting[device] += sign * guarantee * (lease and bool(self.bursting[session]))
             room.closed[device] += sign * (lease and bool(asks.exclusive[session]))
-            if holds:
+            if context or (lease and coming):
                 need = need_of(self.state, session, room.capacity[[device]])[0]
                 room.memory[device] += sign * float(np.fmax(self.memory_used[row], need))
 

@@ -6,7 +6,7 @@ which earlier waiters have already been let in, so one victim's room serves as m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from .choose import choose
 from .draft import FREE, Draft, copy_of
 from .policy import Policy
 from .room import sum_at
-from .state import ACTIVE, BOUND, IDLE, PARKING, Bools, Floats, Ints
+from .state import ACTIVE, BOUND, IDLE, PARKING, WAITING, Bools, Floats, Ints
 
 TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
 PATIENCE_S = 120.0  # after this wait what is idle makes room for the first in line one by one
+WHOLE_S = 300.0  # what unbinding costs a whole demand: its devices are not there again at its next cell
 RUNGS: tuple[Rung, ...] = ("trim", "unbind", "park", "stop")
 
 
@@ -33,11 +34,13 @@ class Takeable:
     session : (R,) rows
     rung : (R,) UNBIND, PARK or STOP: how it is taken
     due_s : (R,) seconds until it may be taken, at most 0 now
+    in_line : (R,) its place among those who wait themselves, -1 where no cell of it waits
     """
 
     session: Ints
     rung: Ints
     due_s: Floats
+    in_line: Ints
 
 
 def take_back(draft: Draft, now: float, policy: Policy) -> Draft:
@@ -46,7 +49,7 @@ def take_back(draft: Draft, now: float, policy: Policy) -> Draft:
     idle = takeable(draft, now, policy) if policy.reclaim != "never" and _wanted(draft, policy) else None
     if idle is not None:
         if policy.reclaim == "always":
-            chosen = dict.fromkeys(idle.session.tolist(), False)
+            chosen = dict.fromkeys(idle.session[idle.in_line < 0].tolist(), False)
         elif idle.session.size:
             chosen = _victims(draft, idle, now, policy)
         for session, rung, due_s in zip(idle.session.tolist(), idle.rung.tolist(), idle.due_s.tolist(), strict=True):
@@ -65,7 +68,10 @@ def takeable(draft: Draft, now: float, policy: Policy) -> Takeable:
     owner, device = draft.session[rows], draft.device[rows]
     holds = np.zeros(size, np.bool_)
     holds[owner[draft.lease[rows] | asks.context[owner]]] = True
-    idle = holds & np.isin(asks.state, (IDLE, BOUND)) & ~draft.bursting & ~asks.gated & ~draft.parked
+    in_line = np.full(size, -1)
+    in_line[draft.blocked] = np.arange(len(draft.blocked))
+    rests = np.isin(asks.state, (IDLE, BOUND)) & ~asks.gated
+    idle = holds & (rests | (in_line >= 0)) & ~draft.bursting & ~draft.parked
     idle &= (asks.pinned_until <= now) & (asks.protected_until <= now)
     idle &= ~_any(owner[~state.devices.fresh[device]], size)
     parkable = ~asks.unparkable & ~_any(owner[~state.devices.can_park[device]], size)
@@ -73,20 +79,21 @@ def takeable(draft: Draft, now: float, policy: Policy) -> Takeable:
     if not policy.stop_idle_kernels:
         idle &= rung != STOP
     sessions = np.flatnonzero(idle)
-    cost_s = np.where(rung[sessions] == PARK, _park_cost_s(draft, rows)[sessions], 0.0)
-    due_s = reclaim.due_in(asks, sessions, cost_s, now, policy)
+    nothing_s = np.where(asks.whole[sessions], WHOLE_S, 0.0)
+    cost_s = np.where(rung[sessions] == UNBIND, nothing_s, _park_cost_s(draft, rows)[sessions])
+    due_s = reclaim.due_in(replace(asks, gated=np.zeros(size, np.bool_)), sessions, cost_s, now, policy)
     due_s = np.where(
         rung[sessions] == STOP, np.fmax(due_s, policy.stop_after_s - (now - asks.idle_since[sessions])), due_s
     )
     may = np.isfinite(due_s)
     sessions, due_s, cost_s = sessions[may], due_s[may], cost_s[may]
-    order = _order(draft, sessions, rung[sessions], cost_s, now)
-    return Takeable(session=sessions[order], rung=rung[sessions][order], due_s=due_s[order])
+    order = _order(draft, sessions, np.where(in_line[sessions] < 0, rung[sessions], len(RUNGS)), cost_s, now)
+    sessions = sessions[order]
+    return Takeable(session=sessions, rung=rung[sessions], due_s=due_s[order], in_line=in_line[sessions])
 
 
 def _order(draft: Draft, sessions: Ints, rung: Ints, cost_s: Floats, now: float) -> Ints:
-    """Indices, first to take in front: what costs nothing, then who has had notice, so that notices do not wander, then
-    by expected value."""
+    """Indices, first to take in front: by rung, then who has had notice (notices do not wander), then by value."""
     asks = draft.state.sessions
     place = np.empty(len(asks.id), np.int64)
     best = reclaim.victims(asks, sessions, cost_s, now)
@@ -115,8 +122,11 @@ def _wanted(draft: Draft, policy: Policy) -> bool:
 def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[int, bool]:
     """Sessions to take from so that those who wait get in, each with whether memory is what is short.
 
-    For a waiter whom nobody's going helps now, later ones are kept for it: nobody behind it is let in by them. The
-    first in line is let in by all or nothing only for a while: sessions that compute in turns are never idle together.
+    For a waiter whom nobody's going helps now, later ones are kept for it: nobody behind it is let in by them.
+
+    Two things would let a waiter starve: sessions that compute in turns are never idle together, and those who wait
+    behind it may hold what it needs. So after `PATIENCE_S` it may take from those as well, and the first in line takes
+    what is idle one by one.
     """
     later = copy_of(draft)
     chosen: dict[int, bool] = {}
@@ -124,8 +134,13 @@ def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[i
         later.lift(session)  # its room comes free by itself
     notice_s = np.where(idle.rung == STOP, policy.stop_warn_s, policy.warn_before_s)
     soon = set(idle.session[idle.due_s <= notice_s].tolist())
-    spare = idle.session.tolist()
-    for waiter in draft.blocked:
+    in_line = dict(zip(idle.session.tolist(), idle.in_line.tolist(), strict=True))
+    left = list(in_line)
+    for place, waiter in enumerate(draft.blocked):
+        if waiter in chosen:
+            continue
+        patient = now - draft.state.sessions.waiting_since[waiter] >= PATIENCE_S
+        spare = [session for session in left if in_line[session] < 0 or (patient and in_line[session] > place)]
         kept = later.kept.get(waiter)
         if kept is not None:
             later.keep(waiter, kept, -1.0)
@@ -137,11 +152,11 @@ def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[i
             victims = _let_in(later, waiter, spare)
         if victims is None and kept is not None:
             later.keep(waiter, kept)
-            if now - draft.state.sessions.waiting_since[waiter] >= PATIENCE_S:
+            if patient:
                 victims = {session: True for session in spare if np.isin(later.devices(session), kept).any()}
                 chosen |= victims
         later.settle(waiter)
-        spare = [session for session in spare if session not in (victims or {})]
+        left = [session for session in left if session != waiter and session not in (victims or {})]
     return chosen
 
 
@@ -232,7 +247,9 @@ def _step(
 def _withdraw(draft: Draft, chosen: dict[int, bool]) -> None:
     """Takes notices back from sessions that are not going to be taken."""
     asks = draft.state.sessions
-    for session in np.flatnonzero((asks.warned_rung >= PARK) & np.isin(asks.state, (IDLE, BOUND, ACTIVE))).tolist():
+    for session in np.flatnonzero(
+        (asks.warned_rung >= PARK) & np.isin(asks.state, (IDLE, BOUND, ACTIVE, WAITING))
+    ).tolist():
         if session not in chosen:
             rung = RUNGS[int(asks.warned_rung[session])]
             draft.decisions.append(Warn(session=asks.id[session], why="withdrawn", rung=rung, in_s=None))

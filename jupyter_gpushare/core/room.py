@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .state import PARKED, Bools, Floats, Ints, State
+from .state import PARKED, RESUMING, Bools, Floats, Ints, State
 
 EPS = 1e-6  # shares are sums of decimals such as 0.1
 
@@ -24,7 +24,7 @@ class Room:
     committed : (D,) sum of the guarantees of leases, borrowed ones left out
     bursting : (D,) sum of the guarantees of all leases whose sessions burst
     expected : (D,) sum of the guarantees of all sessions placed there, bound ones included
-    memory : (D,) bytes promised to sessions with a lease or a context
+    memory : (D,) bytes promised to sessions that have a context, compute under a lease, or are coming back
     holders : (D,) how many sessions have a lease or a context there
     placed : (D,) how many sessions are placed there
     closed : (D,) how many exclusive leases
@@ -67,7 +67,8 @@ def room_of(state: State) -> Room:
     holds = lease | (sessions.context[rows] & here)
     need = sessions.memory[rows]
     need = np.where(np.isnan(need), guarantee * limits[device], need)
-    charge = np.where(holds, np.fmax(placements.memory_used, need), 0.0)
+    uses = sessions.context[rows] & here | lease & (sessions.bursting[rows] | (sessions.state[rows] == RESUMING))
+    charge = np.where(uses, np.fmax(placements.memory_used, need), 0.0)
 
     def total(weights: Floats | Bools) -> Floats:
         return sum_at(device, weights, size)

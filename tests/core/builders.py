@@ -300,6 +300,7 @@ class World:
             self.burst(book.id)
         elif book.state in ("waiting", "none"):
             book.state = "bound"
+            book.idle_since = self.now if decision.lease else NAN
 
     def _warn(self, book: Notebook, decision: model.Warn) -> None:
         if decision.in_s is None:

@@ -69,7 +69,7 @@ def test_a_kernel_that_does_not_cooperate_is_not_asked_to_trim():
 
 
 def test_what_has_nothing_on_its_device_is_unbound_without_notice():
-    it = world(holder("h", context=False, memory_used=NAN), waiter())
+    it = world(holder("h", context=False, memory_used=NAN), Notebook("w", gpus=1, waiting_since=999.0))
 
     assert acts(it.step()) == [("unbind", "h")]
     assert it["h"].state == "none"
@@ -100,7 +100,22 @@ def test_never_taken(change):
 
 
 def test_a_pinned_session_is_not_unbound_either():
-    assert acts(world(holder("h", context=False, pinned_until=5000.0), waiter()).decide()) == []
+    whole = Notebook("w", gpus=1, waiting_since=999.0)
+
+    assert acts(world(holder("h", context=False, pinned_until=5000.0), whole).decide()) == []
+
+
+def test_whole_devices_are_not_unbound_while_their_kernel_starts():
+    it = world(holder("h", context=False, gpus=1, idle_since=1000.0), Notebook("w", gpus=1, waiting_since=999.0))
+    it["h"].held["a"].share = 1.0
+    assert acts(it.settle()) == []
+
+    it.now += 300.0
+    assert acts(it.settle()) == [("unbind", "h"), ("place", "w")]
+
+
+def test_what_has_nothing_on_its_device_lends_its_memory_too():
+    assert acts(world(holder("h", context=False, memory_used=NAN), waiter()).decide()) == [("place", "w")]
 
 
 def test_nothing_is_taken_on_stale_readings():
