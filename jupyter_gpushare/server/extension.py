@@ -1,0 +1,95 @@
+"""The Jupyter server extension: wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.serverapp import ServerApp
+from traitlets import TraitError
+
+from ..config import GPUShare, Policy
+from .desk import DESK
+from .rooms import Rooms
+
+END_KERNELS_S = 3.0  # of the five a server may take to end
+ANY = ("", "0.0.0.0", "::", "localhost", "127.0.0.1", "*")  # noqa: S104 addresses that include the loopback
+
+
+class GPUShareExtension(ExtensionApp):
+    """Lends this server's GPUs to its kernels, by the burst."""
+
+    name = "gpushare"
+    description = __doc__
+    classes = [*ExtensionApp.classes, GPUShare, Policy]  # noqa: RUF012 traitlets reads it from the class
+    rooms: Rooms | None = None
+    _starting: asyncio.Task[None] | None = None
+
+    def initialize_settings(self) -> None:
+        """Reads the configuration and puts the rooms together; an invalid value ends the start with one line."""
+        try:
+            share, policy = GPUShare(config=self.config), Policy(config=self.config)
+        except TraitError as error:
+            self.log.critical("%s", error)
+            sys.exit(1)
+        if share.terminals == "hide":
+            self._hide_from_terminals()
+        self.settings[DESK] = None
+        if share.devices == "off":
+            return
+        self.rooms = Rooms(share, policy, log=self.log, url=self._url, root=self.serverapp.root_dir)
+        self.settings[DESK] = self.rooms.kernels
+        self.rooms.kernels.on_decision.append(self._stop_kernel)
+        factory = KernelProvisionerFactory.instance(parent=self.serverapp)
+        if factory.default_provisioner_name == "local-provisioner":  # an admin's own choice stays
+            factory.default_provisioner_name = "gpushare"
+
+    def initialize_handlers(self) -> None:
+        if self.rooms is not None:
+            from .handlers import GPUShareHandler
+
+            self.handlers.append((r"/gpushare/api/v1/(.+)", GPUShareHandler, {"rooms": self.rooms}))
+
+    async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        if self.rooms is None:
+            return
+        from .events import emitter
+
+        self.rooms.kernels.on_decision.append(emitter(serverapp.event_logger))
+        self.rooms.start()
+
+    async def stop_extension(self) -> None:
+        """Ends waiting starts at once, then this server's kernels while there is a broker to be told of their end."""
+        if self.rooms is None:
+            return
+        self.rooms.kernels.end_waits()
+        try:
+            await asyncio.wait_for(self.serverapp.cleanup_kernels(), END_KERNELS_S)
+        except asyncio.TimeoutError:
+            self.log.warning("Not all kernels have ended yet; their leases end once their processes are gone.")
+        await self.rooms.stop()
+
+    def _url(self) -> str:
+        """Where this server's kernels, which run on its machine, reach it."""
+        own = urlsplit(self.serverapp.connection_url)
+        host = "127.0.0.1" if self.serverapp.ip in ANY else own.hostname
+        host = f"[{host}]" if host and ":" in host else host
+        place = own._replace(netloc=own.netloc if self.serverapp.sock else f"{host}:{self.serverapp.port}")
+        return f"{place.geturl().rstrip('/')}/gpushare/api/v1/"
+
+    def _stop_kernel(self, decision: dict[str, Any]) -> None:
+        """The ladder's last rung, on where an admin switched it on. Done here: the restarter would undo any other way."""
+        kernels = self.serverapp.kernel_manager
+        if decision.get("act") == "stop" and decision.get("session") in kernels:
+            self.log.warning("Kernel %s is stopped (%s).", decision["session"], decision.get("why"))
+            self._starting = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
+
+    def _hide_from_terminals(self) -> None:
+        shell = self.serverapp.web_app.settings.get("terminal_manager")
+        if shell is not None:
+            shell.extra_env = {**(getattr(shell, "extra_env", None) or {}), "CUDA_VISIBLE_DEVICES": ""}

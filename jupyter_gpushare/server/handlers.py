@@ -1,0 +1,74 @@
+"""The broker's routes under a Jupyter server: who asks, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.auth.identity import User
+from jupyter_server.base.handlers import APIHandler
+from tornado import web
+
+from ..errors import GPUShareError, NotAllowed
+from ..model import Caller
+from .answer import refuse, send, send_stream
+
+if TYPE_CHECKING:
+    from .rooms import Rooms
+
+CAPABILITY = "gpushare "  # Authorization: gpushare <token of one session>
+
+
+class GPUShareHandler(APIHandler):
+    """One request of the server's user, or of one of its kernels by its session's capability."""
+
+    auth_resource = "gpushare"
+    _track_activity = False  # looking is not using (rule 6)
+    session: str | None = None  # the one the capability speaks for
+
+    def initialize(self, rooms: Rooms) -> None:
+        self.rooms = rooms
+
+    async def prepare(self) -> None:
+        """Jupyter's own checks for people. A kernel has no login and needs no XSRF check: browsers do not send its header."""
+        offered = self.request.headers.get("Authorization", "")
+        if not offered.startswith(CAPABILITY):
+            await super().prepare()
+            return
+        if not self.check_host():
+            raise web.HTTPError(403)
+        self.session = self.rooms.kernels.session_of(offered.removeprefix(CAPABILITY).strip())
+        if self.session is None:
+            refuse(self, NotAllowed("This capability's session has ended, or never was.", reason="capability"))
+            return
+        self.current_user = self._jupyter_current_user = User(username=self.rooms.user, name="one of its kernels")
+
+    @web.authenticated
+    @authorized
+    async def get(self, path: str) -> None:
+        await self.answer(path)
+
+    @web.authenticated
+    @authorized
+    async def post(self, path: str) -> None:
+        await self.answer(path)
+
+    @web.authenticated
+    @authorized
+    async def put(self, path: str) -> None:
+        await self.answer(path)
+
+    def caller(self) -> Caller:
+        """Whoever may use this server is its owner; where the broker runs here, its admin too."""
+        if self.session is not None:
+            return Caller(user=self.rooms.user, role="kernel", session=self.session)
+        return Caller(user=self.rooms.user, admin=self.rooms.link.leads)
+
+    async def answer(self, path: str) -> None:
+        try:
+            if path == "events":
+                await send_stream(self, self.rooms.link, self.caller())
+            else:
+                await send(self, self.rooms.link, self.caller(), path)
+        except GPUShareError as error:
+            refuse(self, error)

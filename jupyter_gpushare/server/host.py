@@ -1,0 +1,166 @@
+"""Runs the broker in this process: its ledger, its devices' agents, and its door for this user's other servers."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import GPUShare, Policy
+from ..model import Caller
+
+if TYPE_CHECKING:
+    from ..broker.broker import Broker
+    from ..broker.port import Reply, Settings, StreamEvent
+    from ..node.agent import Agent
+
+# Heavy to import (numpy, SQLAlchemy, NVML): in a thread, while the server already answers.
+HEAVY = ("broker.broker", "broker.ledger", "broker.metrics", "bus.local", "node.agent", "node.simulated", "node.nvml")
+SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
+PACKAGE = __package__.rpartition(".")[0]
+
+
+class Host:
+    """A BrokerPort whose broker runs here, from `start` to `stop`."""
+
+    def __init__(
+        self, config: GPUShare, policy: Policy, user: str, folder: Path | None, version: str, log: logging.Logger
+    ) -> None:
+        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins."""
+        self.config, self.policy, self.user, self.folder, self.version, self.log = (
+            config, policy, user, folder, version, log,
+        )  # fmt: skip
+        self.broker: Broker | None = None
+        self._ends = AsyncExitStack()
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for module in HEAVY:
+            await loop.run_in_executor(None, importlib.import_module, f"{PACKAGE}.{module}")
+        from ..broker.broker import Broker
+        from ..broker.ledger import Ledger
+        from ..broker.metrics import Metrics
+        from ..bus.local import LocalBus
+
+        bus = LocalBus()
+        ledger = await Ledger.open(self.config.ledger_url)
+        self._ends.push_async_callback(ledger.close)
+        self.broker = Broker(
+            bus, ledger, self.policy.frozen(datetime.now()), time.monotonic, self._settings(), metrics=Metrics()
+        )
+        agents = await loop.run_in_executor(None, self._agents, bus)
+        await self.broker.start()
+        self._ends.push_async_callback(self.broker.stop)
+        for agent in agents:
+            await agent.start()
+            self._ends.push_async_callback(agent.stop)
+        if self.policy.schedule:
+            keeping = asyncio.create_task(self._keep_schedule(self.broker))
+            self._ends.callback(keeping.cancel)
+        if self.folder is not None:
+            self._open_door(self.folder / "broker.sock")
+
+    async def stop(self) -> None:
+        """In the order opposite to the start's. Leases stay in the ledger: kernels may run on."""
+        await self._ends.aclose()
+        self.broker = None
+
+    async def call(
+        self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
+    ) -> Reply:
+        assert self.broker is not None, "not started"
+        return await self.broker.call(caller, method, path, query, body)
+
+    def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]:
+        assert self.broker is not None, "not started"
+        return self.broker.stream(caller, last_id)
+
+    def _settings(self) -> Settings:
+        from ..broker.port import Settings
+
+        config = self.config
+        return Settings(
+            version=self.version,
+            mode="embedded",
+            simulated=config.devices == "simulated",
+            default_gpus=config.default_gpus,
+            default_exclusive=config.default_exclusive,
+            when_full=config.when_full,
+            start_wait_s=config.start_wait_s,
+            max_devices_per_user=int(config.max_devices_per_user),
+            lease_ttl_s=config.lease_ttl_s,
+            weights=self.policy.user_weights(),
+            data={path: tuple(servers) for path, servers in self.policy.data.items()},
+        )
+
+    def _agents(self, bus: object) -> list[Agent]:
+        """One per simulated server, or one for this machine. Blocks: NVML is opened here."""
+        from ..node.agent import Agent
+        from ..node.backend import BackendAbsent
+        from ..node.inventory import parse_inventory
+        from ..node.nvml import NvmlBackend
+        from ..node.simulated import SimulatedBackend
+        from .pool import Pool
+
+        make = partial(Agent, bus=bus, interval_s=self.config.sample_interval_s)
+        if self.config.devices == "simulated":
+            agents = []
+            for server in parse_inventory(self.config.simulated_inventory, salt=self._salt()):
+                devices = SimulatedBackend(server)
+                pool = Pool(self._place("locks"), devices.sample, masked=False)
+                self._ends.callback(pool.close)
+                journal = self._journal(server.name)
+                agents.append(
+                    make(
+                        server=server.name,
+                        backend=devices,
+                        mechanism=devices,
+                        declared=devices,
+                        offered=pool.why_not,
+                        journal=journal,
+                    )
+                )
+            return agents
+        backend = NvmlBackend()
+        self._ends.callback(backend.close)
+        try:
+            backend.sample()
+        except BackendAbsent as absent:
+            if self.config.devices == "auto":
+                self.log.info("No GPU is lent: %s", absent)
+                return []
+        pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)
+        self._ends.callback(pool.close)
+        name = self.config.server_name
+        return [make(server=name, backend=backend, offered=pool.why_not, journal=self._journal(name))]
+
+    def _salt(self) -> str:
+        return str(self.folder or self.user)
+
+    def _place(self, name: str) -> Path | None:
+        return self.folder / name if self.folder is not None else None
+
+    def _journal(self, server: str) -> Path | None:
+        return self._place(f"agent-{server}.json")
+
+    async def _keep_schedule(self, broker: Broker) -> None:
+        while True:
+            await asyncio.sleep(SCHEDULE_S)
+            broker.policy = self.policy.frozen(datetime.now())
+
+    def _open_door(self, path: Path) -> None:
+        from .socket import Door
+
+        try:
+            door = Door(path, self, self.user)
+        except OSError as error:
+            self.log.warning("This user's other servers cannot join the broker here: %s", error)
+        else:
+            self._ends.push_async_callback(door.close)

@@ -1,0 +1,288 @@
+"""This server's kernels: what each asked for, the capability it speaks by, its gate, and its signs of life."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import psutil
+
+from ..broker.port import BrokerPort
+from ..errors import GPUShareError, NotFound, Unavailable
+from ..model import Binding, Caller, SessionSpec
+from .activity import Phase
+from .environment import kernel_environment
+from .gate import ASK, OPEN, Gate
+
+WAITING_AT_MOST = 3  # starts that wait inside their request; a browser has six connections per host
+AWAY = "The GPU service does not answer; this kernel started without a GPU and gets its place when it is back."
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One kernel from its start's request to the proof of its end."""
+
+    spec: SessionSpec
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    binding: Binding | None = None
+    gate: Gate | None = None
+    pid: int | None = None
+    started: float | None = None  # the process's start time as psutil gives it
+    bursting: bool = False
+    order: asyncio.Lock = field(default_factory=asyncio.Lock)  # its bursts are told in the order they happened
+
+    @property
+    def alive(self) -> bool:
+        """Its process runs: this pid with this start time, not a successor and not a zombie."""
+        if self.pid is None:
+            return False
+        try:
+            process = psutil.Process(self.pid)
+            return process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What this server's configuration says about its kernels."""
+
+    user: str
+    origin: str  # this server, new at every start of it
+    folder: Path  # for gates; this user's alone
+    server: str | None = None  # the machine kernels run on; None: simulated devices, any of them
+    mask_format: Literal["uuid", "index"] = "uuid"
+    hide: bool = True  # a kernel without devices gets an empty mask
+    lease_ttl_s: float = 15.0
+    start_wait_s: float = 10.0
+    when_full: Literal["wait", "cpu", "fail"] = "wait"
+
+
+class Kernels:
+    """Opens, follows and ends this server's sessions at the broker. Runs on one event loop."""
+
+    watches = True
+
+    def __init__(
+        self, port: BrokerPort, terms: Terms, log: logging.Logger, url: Callable[[], str | None], root: str
+    ) -> None:
+        """`url`: where this server's kernels reach it, None: they cannot. `root`: the folder its paths start at."""
+        self.port, self.root = port, root
+        self.terms = terms
+        self.log = log
+        self.caller = Caller(user=terms.user, role="server", origin=terms.origin)
+        self.on_decision: list[Callable[[dict[str, Any]], None]] = []
+        self._url = url
+        self._kernels: dict[str, Kernel] = {}
+        self._waits: set[asyncio.Task[Binding]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    # --- one session's life -----------------------------------------------------------------------------------
+
+    async def open(self, spec: SessionSpec) -> Binding:
+        """The place of a kernel that starts or restarts; without devices where the broker is away.
+
+        Cancelling it gives up the place in line. Raises GPUShareError where the policy says the start must fail.
+        """
+        if self._stopping:
+            raise Unavailable("This server is stopping.")
+        kernel = self._kernels.get(spec.id)
+        if kernel is None:
+            kernel = self._kernels[spec.id] = Kernel(spec)
+        kernel.spec, kernel.pid, kernel.started = spec, None, None
+        if spec.wait_s and len(self._waits) >= WAITING_AT_MOST:
+            spec = msgspec.structs.replace(spec, wait_s=0.0)
+        asking = asyncio.ensure_future(self._ask("PUT", f"sessions/{spec.id}", spec))
+        if spec.wait_s:
+            self._waits.add(asking)
+        try:
+            kernel.binding = msgspec.convert(await asking, Binding)
+        except Unavailable as error:
+            if self._stopping:
+                raise
+            self.log.warning("%s (%s): %s", spec.label, spec.id, error)
+            kernel.binding = Binding(session=spec.id, state="none", message=AWAY)
+        except asyncio.CancelledError:
+            await asyncio.shield(self.ended(spec.id, "cleanup"))
+            if self._stopping:
+                raise Unavailable("This server is stopping.") from None
+            raise
+        except GPUShareError:
+            await self.ended(spec.id, "cleanup")
+            raise
+        finally:
+            self._waits.discard(asking)
+        if kernel.binding.message:
+            self.log.info("%s (%s): %s", spec.label, spec.id, kernel.binding.message)
+        if kernel.gate is None:
+            kernel.gate = self._gate(spec.id)
+        return kernel.binding
+
+    def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]:
+        """What goes over the environment of a kernel that was opened."""
+        kernel = self._kernels[session]
+        url = self._url()
+        return kernel_environment(
+            inherited,
+            kernel.binding or Binding(session=session, state="none"),
+            mask_format=self.terms.mask_format,
+            hide=self.terms.hide,
+            url=url,
+            token=None if url is None else kernel.token,
+            gate=None if kernel.gate is None or url is None else str(kernel.gate.path),
+        )
+
+    async def started(self, session: str, pid: int) -> None:
+        """Its process runs: whose processes are its tree is known from here on."""
+        kernel = self._kernels.get(session)
+        if kernel is None:
+            return
+        try:
+            kernel.pid, kernel.started = pid, psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess:  # it exited already; the restarter sees to it
+            return
+        await self._tell(session, "started", {"pid": pid, "started": kernel.started})
+
+    async def burst(self, session: str, phase: Phase) -> None:
+        kernel = self._kernels.get(session)
+        if kernel is None:
+            return
+        kernel.bursting = phase == "start"
+        async with kernel.order:
+            await self._tell(session, "burst", {"phase": phase})
+
+    def burst_seen(self, session: str, phase: Phase) -> None:
+        """The same from a callback."""
+        self._own(self.burst(session, phase))
+
+    async def ended(self, session: str, why: Literal["cleanup", "dead"]) -> None:
+        """The proof that its lease ends. A broker that is away learns it from what the signs of life no longer name."""
+        kernel = self._kernels.pop(session, None)
+        if kernel is None:
+            return
+        if kernel.gate is not None:
+            kernel.gate.close()
+        await self._tell(session, "ended", {"why": why})
+
+    def ended_seen(self, session: str, why: Literal["cleanup", "dead"]) -> None:
+        self._own(self.ended(session, why))
+
+    # --- what the doors ask -----------------------------------------------------------------------------------
+
+    def session_of(self, token: str) -> str | None:
+        """The session a capability speaks for, None for one that never was or whose session ended."""
+        found = None
+        for session, kernel in self._kernels.items():  # all of them: the time it takes tells nothing
+            if hmac.compare_digest(kernel.token.encode(), token.encode()):
+                found = session
+        return found
+
+    # --- its own tasks ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._own(self._live())
+        self._own(self._follow())
+
+    def end_waits(self) -> None:
+        """Ends every start that waits, at once: the server was asked to stop."""
+        self._stopping = True
+        for wait in self._waits:
+            wait.cancel()
+
+    async def stop(self) -> None:
+        self.end_waits()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for kernel in self._kernels.values():
+            if kernel.gate is not None:
+                kernel.gate.close()
+        self._kernels.clear()
+
+    def _own(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def alive(self) -> None:
+        """Says again what runs here, in full: a broker that took over may know none of it."""
+        sessions = [
+            {
+                "spec": kernel.spec,
+                "pid": kernel.pid,
+                "started": kernel.started,
+                "bursting": kernel.bursting,
+                "devices": kernel.binding.devices if kernel.binding else (),
+            }
+            for kernel in self._kernels.values()
+            if kernel.alive
+        ]
+        await self._ask("POST", f"servers/{self.terms.origin}/alive", {"sessions": sessions})
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self.alive()
+            except GPUShareError as error:
+                self.log.debug("No sign of life reached the broker: %s", error)
+            await asyncio.sleep(self.terms.lease_ttl_s / 3)
+
+    async def _follow(self) -> None:
+        """Keeps the gates of this server's kernels as the broker decides, and passes its decisions on."""
+        pause = 0.1
+        while True:
+            try:
+                async for event in self.port.stream(self.caller):
+                    pause = 0.1
+                    self._see(event.event, event.data)
+            except GPUShareError as error:
+                self.log.debug("The broker's stream ended: %s", error)
+            for (
+                kernel
+            ) in self._kernels.values():  # nobody is there who could admit a cell: none of them waits (rule 12)
+                if kernel.gate is not None:
+                    kernel.gate.set(OPEN)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+    def _see(self, event: str, data: Any) -> None:
+        if event in ("status", "patch"):
+            for session, seen in (data.get("sessions") or {}).items():
+                kernel = self._kernels.get(session)
+                if kernel is not None and kernel.gate is not None and seen is not None and "gate" in seen:
+                    kernel.gate.set(OPEN if seen["gate"] == "open" else ASK)
+        elif event == "decision":
+            kernel = self._kernels.get(data.get("session", ""))
+            if kernel is not None and kernel.gate is not None and data.get("act") == "trim":
+                kernel.gate.trim()
+            for hear in self.on_decision:
+                hear(data)
+
+    # --- speaking to the broker -------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, path: str, body: object) -> Any:
+        return (await self.port.call(self.caller, method, path, {}, msgspec.json.encode(body))).body
+
+    async def _tell(self, session: str, what: str, body: object) -> None:
+        """Says what happened. Nothing of it is lost when nobody hears: the signs of life say it again."""
+        try:
+            await self._ask("POST", f"sessions/{session}/{what}", body)
+        except NotFound:
+            self.log.debug("The broker does not know session %s any more (%s).", session, what)
+        except GPUShareError as error:
+            self.log.warning("The GPU service was not told that %s %s: %s", session, what, error)
+
+    def _gate(self, session: str) -> Gate | None:
+        try:
+            return Gate(self.terms.folder, session)
+        except OSError as error:
+            self.log.warning("No gate file (%s): cells ask the server each time.", error)
+            return None

@@ -1,0 +1,159 @@
+"""This server's way to a broker: runs one, or joins the one that runs, and takes its place when it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ..broker.port import BrokerPort, Reply, StreamEvent
+from ..errors import Unavailable
+from ..model import Caller
+from .client import Client
+
+PATIENCE_S = 5.0  # how long a request waits for a broker that starts or is being replaced
+RETRY_S = 0.2
+LOOK_S = 0.5  # between two looks whether the broker that was joined still lives
+
+
+class Here(BrokerPort, Protocol):
+    """A broker that can run in this process."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Link:
+    """A BrokerPort that outlives brokers."""
+
+    def __init__(
+        self,
+        make: Callable[[], Here] | None,
+        folder: Path | None,
+        log: logging.Logger,
+        *,
+        url: str = "",
+        token: str | None = None,
+    ) -> None:
+        """`make` None: never a broker here. `folder`: where its lock and socket are; None: alone. `url`: only that."""
+        self._make, self._folder, self._log = make, folder, log
+        self._url, self._token = url, token
+        self._port: BrokerPort | None = None
+        self._found = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self.leads = False
+
+    def start(self) -> None:
+        self._keeping = asyncio.create_task(self._keep(), name="gpushare-link")
+
+    async def stop(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    async def ready(self) -> None:
+        await self._found.wait()
+
+    async def call(
+        self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
+    ) -> Reply:
+        """The broker's answer. Raises its error, or Unavailable when there is no broker for `PATIENCE_S`."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        while True:
+            port = await self._there(deadline - loop.time())
+            try:
+                return await port.call(caller, method, path, query, body)
+            except Unavailable:  # every request can be repeated without harm
+                if self.leads or loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    async def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]:
+        port = await self._there(PATIENCE_S)
+        async for event in port.stream(caller, last_id):
+            yield event
+
+    async def _there(self, patience_s: float) -> BrokerPort:
+        try:
+            await asyncio.wait_for(self._found.wait(), max(patience_s, 0.01))
+        except asyncio.TimeoutError:
+            raise Unavailable("The GPU service is not there; it comes back by itself.") from None
+        assert self._port is not None
+        return self._port
+
+    def _use(self, port: BrokerPort | None, *, leads: bool = False) -> None:
+        self._port, self.leads = port, leads
+        (self._found.set if port is not None else self._found.clear)()
+
+    async def _keep(self) -> None:
+        if self._url:
+            client = Client(self._url, self._token)
+            try:
+                self._use(client)
+                await asyncio.Event().wait()
+            finally:
+                client.close()
+        while True:
+            lock = self._lock()
+            try:
+                if lock is None:
+                    await self._join()
+                else:
+                    await self._lead()
+            finally:
+                self._use(None)
+                if lock is not None and lock >= 0:
+                    os.close(lock)
+
+    def _lock(self) -> int | None:
+        """The lock of the one who runs the broker, None while somebody else does; -1: there is nobody to share with."""
+        if self._folder is None:
+            return -1
+        if self._make is None:
+            return None
+        file = os.open(self._folder / "broker.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        return file
+
+    async def _lead(self) -> None:
+        assert self._make is not None
+        here = self._make()
+        try:
+            await here.start()
+            self._log.info("The GPU broker runs in this server.")
+            self._use(here, leads=True)
+            await asyncio.Event().wait()
+        finally:
+            self._use(None)
+            await asyncio.shield(here.stop())
+
+    async def _join(self) -> None:
+        """Until the one who runs the broker is gone."""
+        assert self._folder is not None
+        client = Client(f"unix://{self._folder / 'broker.sock'}")
+        self._log.debug("Joining the GPU broker at %s", client.address)
+        self._use(client)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                if self._make is not None and not self._taken():
+                    return
+        finally:
+            client.close()
+
+    def _taken(self) -> bool:
+        lock = self._lock()
+        if lock is None:
+            return True
+        os.close(lock)
+        return False

@@ -1,0 +1,82 @@
+"""Everything a process with kernels needs, put together: a way to a broker, and its own kernels."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from .._version import __version__
+from ..config import GPUShare, Policy
+from .kernels import Kernels, Terms
+from .link import Link
+
+
+def owner(config: GPUShare) -> str:
+    """Whose this server's sessions are: the hub's user, else the OS user; a name of one's own only on simulated devices
+    (rule 11). The server's login is no name: a token makes up a new one at every request."""
+    if config.simulated_user:
+        return config.simulated_user
+    try:
+        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a container's uid without an entry in its passwd
+        return f"uid-{os.getuid()}"
+
+
+class Rooms:
+    """Wired at once, at work from `start` to `stop`. What is missing is said and mended; nothing here blocks."""
+
+    def __init__(
+        self, config: GPUShare, policy: Policy, *, log: logging.Logger, url: Callable[[], str | None], root: str = ""
+    ) -> None:
+        self.config, self.policy, self.log = config, policy, log
+        self.user = owner(config)
+        self.folder = self._folder()
+        hub = os.environ.get("JUPYTERHUB_API_TOKEN") if config.broker_url.startswith("http") else None
+        self.link = Link(None if config.broker_url else self._host, self.folder, log, url=config.broker_url, token=hub)
+        self._gates = Path(tempfile.mkdtemp(prefix="gates-", dir=self.folder))
+        terms = Terms(
+            user=self.user,
+            origin=f"{config.server_name}-{secrets.token_hex(6)}",
+            server=None if config.devices == "simulated" else config.server_name,
+            folder=self._gates,
+            mask_format=config.mask_format,
+            hide=config.devices != "auto" or "CUDA_VISIBLE_DEVICES" in os.environ or nvidia_driver(),
+            lease_ttl_s=config.lease_ttl_s,
+            start_wait_s=config.start_wait_s,
+            when_full=config.when_full,
+        )
+        self.kernels = Kernels(self.link, terms, log, url, root or os.getcwd())
+
+    def start(self) -> None:
+        self.link.start()
+        self.kernels.start()
+
+    async def stop(self) -> None:
+        await self.kernels.stop()
+        await self.link.stop()
+        shutil.rmtree(self._gates, ignore_errors=True)
+
+    def _folder(self) -> Path | None:
+        from .socket import folder
+
+        try:
+            return folder()
+        except OSError as error:
+            self.log.warning("This user's servers cannot meet (%s); this one keeps a broker of its own.", error)
+            return None
+
+    def _host(self) -> object:
+        from .host import Host
+
+        return Host(self.config, self.policy, self.user, self.folder, __version__, self.log)
+
+
+def nvidia_driver() -> bool:
+    """Is there an NVIDIA driver? Without one a kernel's mask is left alone: there is nothing to hide (rule 10)."""
+    return Path("/dev/nvidiactl").exists() or Path("/proc/driver/nvidia").exists() or Path("/dev/dxg").exists()

@@ -1,0 +1,102 @@
+"""Kernels without a Jupyter server (nbclient, papermill): the user's broker where one runs, else one in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, Literal, TypeVar
+
+from jupyter_core.application import JupyterApp
+from traitlets import TraitError
+from traitlets.config import Config
+
+from ..config import GPUShare, Policy
+from ..model import Binding, SessionSpec
+from .activity import Phase
+from .kernels import Kernels, Terms
+from .rooms import Rooms
+
+Answer = TypeVar("Answer")
+_lock = threading.Lock()
+_desks: dict[int, ThreadDesk | None] = {}  # by process id: a forked child must make its own
+
+
+class ThreadDesk:
+    """The same desk for callers whose event loops come and go. A script's kernel is one burst from start to end."""
+
+    watches = False
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="gpushare", daemon=True)
+        self._thread.start()
+
+    @property
+    def _kernels(self) -> Kernels:
+        return self._rooms.kernels
+
+    @property
+    def terms(self) -> Terms:
+        return self._kernels.terms
+
+    @property
+    def root(self) -> str:
+        return os.getcwd()
+
+    async def open(self, spec: SessionSpec) -> Binding:
+        return await self._there(self._kernels.open(spec))
+
+    def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]:
+        return self._kernels.environment(session, inherited)
+
+    async def started(self, session: str, pid: int) -> None:
+        await self._there(self._kernels.started(session, pid))
+        await self._there(self._kernels.burst(session, "start"))
+
+    async def ended(self, session: str, why: Literal["cleanup", "dead"]) -> None:
+        await self._there(self._kernels.ended(session, why))
+
+    def burst_seen(self, session: str, phase: Phase) -> None:
+        asyncio.run_coroutine_threadsafe(self._kernels.burst(session, phase), self._loop)
+
+    def ended_seen(self, session: str, why: Literal["cleanup", "dead"]) -> None:
+        asyncio.run_coroutine_threadsafe(self._kernels.ended(session, why), self._loop)
+
+    async def _there(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._rooms.start)
+        self._loop.run_forever()
+
+
+def configured() -> Config:
+    """What a Jupyter server of this user would read: its configuration files."""
+    app = JupyterApp(config_file_name="jupyter_server_config")
+    app.load_config_file()
+    return app.config
+
+
+async def own_desk(log: logging.Logger) -> ThreadDesk | None:
+    """This process's desk, made at its first kernel; None where devices are off or the configuration is not usable."""
+    with _lock:
+        if os.getpid() not in _desks:
+            _desks[os.getpid()] = _made(log)
+        return _desks[os.getpid()]
+
+
+def _made(log: logging.Logger) -> ThreadDesk | None:
+    try:
+        config = configured()
+        share, policy = GPUShare(config=config), Policy(config=config)
+    except TraitError as error:
+        log.warning("GPUs are not managed: %s", error)
+        return None
+    if share.devices == "off":
+        return None
+    return ThreadDesk(Rooms(share, policy, log=log, url=lambda: None))
