@@ -1,0 +1,214 @@
+"""How a kernel speaks to the GPU service: its own session's capability over plain HTTP. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import errors
+from ..errors import BadDemand, GPUShareError, NotManaged, Unavailable
+from ..units import parse_bytes, parse_seconds
+
+TIMEOUT_S = 10.0
+ASK_S = 5.0  # how long one request may hang until the cell is let in
+GRACE_S = 3.0  # what the answer may take beyond that
+BODY_MAX = 1 << 24
+
+
+class Channel:
+    """Calls to the service in this session's name. Every call has a connection of its own, so threads may share it."""
+
+    def __init__(self, url: str, token: str, session: str, cafile: str | None = None) -> None:
+        self.url, self.session = url.rstrip("/"), session
+        self._token, self._cafile = token, cafile
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Channel:
+        """The channel of this kernel. Raises NotManaged outside a managed kernel."""
+        try:
+            session, url, token = (environ[f"GPUSHARE_{name}"] for name in ("SESSION", "URL", "TOKEN"))
+        except KeyError:
+            raise NotManaged(
+                "This kernel is not managed by jupyter-gpushare: it was started without the GPU service."
+            ) from None
+        return cls(url, token, session, environ.get("GPUSHARE_CAFILE"))
+
+    def call(self, method: str, path: str, body: object = None, timeout: float = TIMEOUT_S) -> tuple[int, Any]:
+        """Status and JSON of the answer, None for an empty one. Raises Unavailable when there is none in time."""
+        import http.client
+        import ssl
+        from urllib.parse import urlsplit
+
+        address = urlsplit(f"{self.url}/{path}")
+        try:
+            if address.scheme == "https":
+                context = ssl.create_default_context(cafile=self._cafile)
+                connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                    address.netloc, timeout=timeout, context=context
+                )
+            else:
+                connection = http.client.HTTPConnection(address.netloc, timeout=timeout)
+            try:
+                connection.request(
+                    method,
+                    f"{address.path}?{address.query}" if address.query else address.path,
+                    None if body is None else json.dumps(body),
+                    {"Authorization": f"gpushare {self._token}", "Content-Type": "application/json"},
+                )
+                answer = connection.getresponse()
+                text = answer.read(BODY_MAX)
+            finally:
+                connection.close()
+            return answer.status, json.loads(text) if text else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unavailable(f"The GPU service does not answer ({error}). Your work is untouched.") from error
+
+
+class Session:
+    """This kernel's session. Verbs are those of ``%gpu``; answers are the service's JSON as plain dicts.
+
+    Every verb raises the service's own errors (errors.py) with its message: BadDemand for a field that is not usable,
+    Conflict (NeedsRestart, OverLimit, Refused) for what cannot be had now, Unavailable when the service is away.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.id = channel.session
+
+    @classmethod
+    def from_environment(cls) -> Session:
+        """Raises NotManaged outside a managed kernel."""
+        return cls(Channel.from_environment())
+
+    def __repr__(self) -> str:
+        return f"<GPU session {self.id}>"
+
+    def cluster(self) -> dict[str, Any]:
+        """Servers, devices, this session and the length of the queue."""
+        return self._call("GET", "status")
+
+    def status(self) -> dict[str, Any]:
+        """This session: devices, share, state, place in line, what is next."""
+        return self._verb("GET")
+
+    def why(self) -> dict[str, Any]:
+        """Why it is where it is: the terms of its fitness, and the devices that lost."""
+        return self._verb("GET", "why")
+
+    def history(self) -> dict[str, Any]:
+        """Its utilisation, shares and GPU-seconds over time."""
+        from urllib.parse import quote
+
+        return self._call("GET", f"history?session={quote(self.id)}")
+
+    def request(
+        self,
+        gpus: float | None = None,
+        *,
+        memory: int | str | None = None,
+        exclusive: bool | None = None,
+        model: str | None = None,
+        restart: bool = False,
+    ) -> dict[str, Any]:
+        """Changes the demand; what is None stays. `restart` reserves what a running kernel cannot get."""
+        demand: dict[str, Any] = {
+            "gpus": gpus,
+            "memory": None if memory is None else parse_bytes(memory),
+            "exclusive": exclusive,
+            "constraints": None if model is None else {"model": model},
+            "apply": "restart" if restart else None,
+        }
+        return self._verb("POST", "request", {name: value for name, value in demand.items() if value is not None})
+
+    def near(self, *places: str) -> dict[str, Any]:
+        """What it depends on: paths of data, or `session:<id>`. Replaces what was said before."""
+        if not places:
+            raise BadDemand("near: a path of data or session:<id> is missing.")
+        return self._verb(
+            "POST", "request", {"near": [p if p.startswith(("data:", "session:")) else f"data:{p}" for p in places]}
+        )
+
+    def release(self) -> dict[str, Any]:
+        """Gives the share back."""
+        return self._verb("POST", "release")
+
+    def park(self) -> dict[str, Any]:
+        """Moves its GPU memory to host memory now."""
+        return self._verb("POST", "park")
+
+    def resume(self) -> dict[str, Any]:
+        """Brings it back, or asks for a device again after a release."""
+        return self._verb("POST", "resume")
+
+    def pin(self, duration: float | str = "1h") -> dict[str, Any]:
+        """Keeps it from being taken for this long: seconds, or text such as ``2h``."""
+        return self._verb("POST", "pin", {"for_s": parse_seconds(duration)})
+
+    def unpin(self) -> dict[str, Any]:
+        return self._verb("POST", "unpin")
+
+    def wait(self, timeout_s: float | None = None, seen: Callable[[dict[str, Any]], None] | None = None) -> bool:
+        """Waits until a cell may use the device; False when `timeout_s` ended first. Interrupted, it leaves the line.
+
+        `seen` is told each answer on the way: place in line, estimate, message.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        admitted = False
+        try:
+            while not admitted:
+                left = ASK_S if until is None else max(0.0, min(ASK_S, until - time.monotonic()))
+                answer = self.admit(left)
+                admitted = answer["admitted"]
+                if seen is not None:
+                    seen(answer)
+                if until is not None and time.monotonic() >= until:
+                    break
+        finally:
+            if not admitted:
+                self.leave()
+        return admitted
+
+    def admit(self, wait_s: float = ASK_S) -> dict[str, Any]:
+        """One request to be let in; answers when it is, or after `wait_s` with the place in line."""
+        return self._verb("POST", "admit", {"wait_s": wait_s}, wait_s + GRACE_S)
+
+    def leave(self) -> None:
+        """Gives the place in line up, as well as that can be told: the service forgets who does not ask again."""
+        try:
+            self._verb("POST", "leave", timeout=GRACE_S)
+        except GPUShareError:
+            pass
+
+    def hello(self, cooperative: bool = True) -> None:
+        """Says whether this kernel asks at its cells' start."""
+        self._verb("POST", "hello", {"cooperative": cooperative})
+
+    def _verb(self, method: str, verb: str = "", body: object = None, timeout: float = TIMEOUT_S) -> dict[str, Any]:
+        from urllib.parse import quote
+
+        return self._call(method, f"sessions/{quote(self.id, safe='')}/{verb}".rstrip("/"), body, timeout)
+
+    def _call(self, method: str, path: str, body: object = None, timeout: float = TIMEOUT_S) -> dict[str, Any]:
+        status, answer = self._channel.call(method, path, {} if body is None and method == "POST" else body, timeout)
+        if status >= 400:
+            raise error_of(status, answer)
+        if answer is not None and not isinstance(answer, dict):
+            raise Unavailable(f"The GPU service gave an answer that cannot be read ({status}).")
+        return answer or {}
+
+
+def error_of(status: int, answer: object) -> GPUShareError:
+    """The error behind an answer: the class of its reason, else of its status, with the service's message."""
+    said = answer if isinstance(answer, dict) else {}
+    message, reason = said.get("message") or f"The GPU service answered {status}.", said.get("reason")
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GPUShareError)]
+    for kind in kinds:
+        if reason == kind.reason:
+            return kind(message)
+    for kind in kinds:
+        if status == kind.status and kind is not GPUShareError:
+            return kind(message, reason=reason)
+    return Unavailable(message, reason=reason)
