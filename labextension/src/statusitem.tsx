@@ -4,8 +4,10 @@ import { Glyph } from './components/marks';
 import { devices as amount, percent, shortModel } from './format';
 import { IHost, LiveWidget } from './live';
 import { totals } from './order';
-import { appearance } from './states';
+import { appearance, Look } from './states';
 import { meanOf, place } from './view';
+
+const WITH_SHARE: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 
 /** "GPU 50% of A100 · 0.75 of 4 free"; click opens the panel. Nothing in it blinks. */
 export class StatusItem extends LiveWidget {
@@ -28,7 +30,7 @@ export class StatusItem extends LiveWidget {
     const device = part && place(status, part.uuid)?.device;
     const texts = session && appearance(session, moment, trans);
     const mine =
-      session && device
+      session && device && WITH_SHARE.includes(texts?.look ?? 'none')
         ? trans.__('GPU %1 of %2', percent(meanOf(session, one => one.share)), shortModel(device.model))
         : texts?.short;
     return (

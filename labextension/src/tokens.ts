@@ -157,6 +157,8 @@ export interface IWhy {
   text?: string;
   terms: ITerm[];
   alternatives: { device: string; fitness: number | null; decisive: string; text: string }[];
+  /** What was decided for it, newest first. */
+  decided?: { text: string; ago_s: number }[];
 }
 
 /** The durations of a session that run on between two messages. */

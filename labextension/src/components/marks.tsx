@@ -35,9 +35,10 @@ const SHAPES: Record<Look | 'simulated', JSX.Element> = {
   ),
   pinned: (
     <>
-      <circle cx="6" cy="8" r="4.6" strokeWidth="1.5" {...line} />
-      <path d="M6 3.4a4.6 4.6 0 0 0 0 9.2z" fill="currentColor" />
-      <path d="M11.5 1v5.5M9.6 1h3.8M9.9 4.2h3.2" strokeWidth="1.4" strokeLinecap="round" {...line} />
+      <circle cx="5.6" cy="8.4" r="4.6" strokeWidth="1.5" {...line} />
+      <path d="M5.6 3.8a4.6 4.6 0 0 0 0 9.2z" fill="currentColor" />
+      <path d="M8.2 5.8 11 3" strokeWidth="1.4" strokeLinecap="round" {...line} />
+      <circle cx="11.6" cy="2.4" r="2.1" fill="currentColor" />
     </>
   ),
   warned: (

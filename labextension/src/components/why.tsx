@@ -1,5 +1,5 @@
 /** Why a session is where it is: what counted, and what else was possible. */
-import { percent, UNREAD } from '../format';
+import { percent, span, UNREAD } from '../format';
 import { lookOf } from '../states';
 import { ISession, ITerm, IWhy } from '../tokens';
 import { deviceName, IMoment, place } from '../view';
@@ -60,7 +60,29 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
           </table>
         </>
       )}
+      <Decided list={(why.decided ?? []).filter(decision => decision.text !== '')} />
     </div>
+  );
+}
+
+const MOST_DECISIONS = 10;
+
+function Decided({ list }: { list: { text: string; ago_s: number }[] }): JSX.Element | null {
+  const { trans } = useUi();
+  return list.length === 0 ? null : (
+    <>
+      <h2>{trans.__('What happened')}</h2>
+      <table>
+        <tbody>
+          {list.slice(0, MOST_DECISIONS).map(({ text, ago_s: ago }, index) => (
+            <tr key={index}>
+              <td className="jp-GPUShare-aside">{trans.__('%1 ago', span(ago, trans))}</td>
+              <td>{text}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
   );
 }
 
