@@ -23,10 +23,12 @@ class Table:
     def __init__(self):
         self.seen: dict[int, Seen | None] = {}
         self.variables: dict[int, str] = {}
+        self.uids: dict[int, int] = {}
         self.scans = 0
 
     def add(self, pid, parent=1, started=None, uid=ME, session=None):
-        self.seen[pid] = Seen(pid, parent, float(pid) if started is None else started, uid)
+        self.seen[pid] = Seen(pid, parent, float(pid) if started is None else started)
+        self.uids[pid] = uid
         if session is not None:
             self.variables[pid] = session
         return pid
@@ -35,10 +37,13 @@ class Table:
         """As the system does it: children go to process 1."""
         del self.seen[pid]
         for child in [seen for seen in self.seen.values() if seen and seen.parent == pid]:
-            self.seen[child.pid] = Seen(child.pid, 1, child.started, child.uid)
+            self.seen[child.pid] = Seen(child.pid, 1, child.started)
 
     def read(self, pid):
         return self.seen.get(pid)
+
+    def uid(self, pid):
+        return self.uids.get(pid) if self.seen.get(pid) and self.seen[pid].started is not None else None
 
     def children(self):
         self.scans += 1
@@ -195,7 +200,7 @@ def test_ours_on_a_device_its_mask_never_named_is_off_lease(table, attribution):
 def test_processes_that_vanish_or_cannot_be_read_keep_their_row_and_spoil_no_other(table, attribution):
     table.add(100)
     attach(attribution, "a", 100, "GPU-0")
-    table.seen[300] = Seen(300, None, None, None)  # hidepid
+    table.seen[300] = Seen(300, None, None)  # hidepid
     table.add(301, parent=299)  # its parent ended just now
 
     rows = whose(attribution, 300, 301, 302, 100)
@@ -209,7 +214,7 @@ def test_processes_that_vanish_or_cannot_be_read_keep_their_row_and_spoil_no_oth
 def test_a_root_that_cannot_be_read_any_more_is_not_taken_for_dead(table, attribution):
     table.add(100)
     attach(attribution, "a", 100, "GPU-0")
-    table.seen[100] = Seen(100, None, None, None)
+    table.seen[100] = Seen(100, None, None)
 
     assert attribution.refresh() == ()
     assert attribution.sessions() == {"a": True}
@@ -327,7 +332,10 @@ def test_the_running_machines_table_reads_this_process_and_no_zombie(killed):
     started = psutil.Process(child.pid).create_time()
     table = Proc()
 
-    assert table.read(os.getpid()).uid == ME
+    me = os.getpid()
+    assert table.uid(me) == ME
+    assert table.read(me) == Seen(me, os.getppid(), psutil.Process(me).create_time())
+    assert [table.read(pid) for pid in (0, -1, 2**32 - 1)] == [None] * 3
     assert child.pid in table.children()[os.getpid()]
     assert lives(child.pid, started)
     assert not lives(child.pid, started - 1000)
