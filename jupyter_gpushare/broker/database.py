@@ -51,8 +51,9 @@ class Trouble(Exception):
 class Database:
     """One connection to one database, opened when it is needed and again after every trouble."""
 
-    def __init__(self, url: str, mount_table: str | None = None) -> None:
-        self._asked, self._mount_table = url, mount_table
+    def __init__(self, url: str, broker: str = "", mount_table: str | None = None) -> None:
+        """`broker`: whose rows are written and read."""
+        self._asked, self._broker, self._mount_table = url, broker, mount_table
         self._url: URL | None = None
         self._engine: Engine | None = None
         self._connection: Connection | None = None
@@ -156,18 +157,20 @@ class Database:
             return
         with self._transaction() as connection:
             for session, lease in journal.leases.items():
-                _write_lease(connection, session, lease)
+                _write_lease(connection, self._broker, session, lease)
             for key, sums in journal.usage.items():
-                _write_usage(connection, key, sums)
+                _write_usage(connection, self._broker, key, sums)
+            mine = {"broker": self._broker}
             if journal.decisions:
-                connection.execute(insert(tables.decisions), [_decision(record) for record in journal.decisions])
+                connection.execute(insert(tables.decisions), [mine | _decision(record) for record in journal.decisions])
             if journal.audits:
-                connection.execute(insert(tables.audit), [record._asdict() for record in journal.audits])
+                connection.execute(insert(tables.audit), [mine | record._asdict() for record in journal.audits])
             if journal.fair:
                 table = tables.fair_usage
-                connection.execute(delete(table).where(table.c.user.in_(journal.fair)))
+                old = (table.c.broker == self._broker) & table.c.user.in_(journal.fair)
+                connection.execute(delete(table).where(old))
                 rows = [{"user": u, "usage": value, "saved_at": journal.fair_at} for u, value in journal.fair.items()]
-                connection.execute(insert(table), rows)
+                connection.execute(insert(table), [mine | row for row in rows])
 
     def prune(self, now: float) -> None:
         """Forgets what is older than KEPT_S, once a day: no disk holds everything. Raises Trouble."""
@@ -195,19 +198,21 @@ class Database:
         """Every open lease, oldest first. Raises Trouble."""
         table = tables.leases
         with self._transaction() as connection:
-            rows = connection.execute(select(table).where(table.c.ended_at.is_(None)).order_by(table.c.id)).mappings()
+            mine = (table.c.broker == self._broker) & table.c.ended_at.is_(None)
+            rows = connection.execute(select(table).where(mine).order_by(table.c.id)).mappings()
             return [lease for row in rows if (lease := _lease(row)) is not None]
 
     def fair_usage(self, now: float) -> dict[str, FairUsage]:
         """The usage saved last, by user. Raises Trouble."""
         with self._transaction() as connection:
-            rows = connection.execute(select(tables.fair_usage)).all()
+            mine = tables.fair_usage.c.broker == self._broker
+            rows = connection.execute(select(tables.fair_usage).where(mine)).all()
         return {row.user: FairUsage(usage=max(row.usage, 0.0), age_s=max(now - row.saved_at, 0.0)) for row in rows}
 
     def history(self, query: HistoryQuery, now: float) -> History:
         """Raises Trouble."""
         with self._transaction() as connection:
-            return history(connection, query, now)
+            return history(connection, self._broker, query, now)
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
@@ -261,7 +266,7 @@ def _migrate(connection: Connection) -> None:
             raise SQLAlchemyError(str(error)) from error
 
 
-def _write_lease(connection: Connection, session: str, lease: LeaseWrite) -> None:
+def _write_lease(connection: Connection, broker: str, session: str, lease: LeaseWrite) -> None:
     """Changes the session's open lease, or makes one: never a second."""
     table = tables.leases
     values = {"opened_at": lease.opened_at, "ended_at": lease.ended_at, "why": lease.why}
@@ -271,18 +276,19 @@ def _write_lease(connection: Connection, session: str, lease: LeaseWrite) -> Non
         values |= msgspec.structs.asdict(lease.row)
         values["devices"] = _json(lease.row.devices)
         values["demand"] = _json(lease.row.demand)
-    here = (table.c.session == session) & table.c.ended_at.is_(None)
+    here = (table.c.broker == broker) & (table.c.session == session) & table.c.ended_at.is_(None)
     changed = connection.execute(update(table).where(here).values(values)).rowcount
     if not changed and lease.row is not None:
-        connection.execute(insert(table).values(values))
+        connection.execute(insert(table).values(broker=broker, **values))
 
 
-def _write_usage(connection: Connection, key: UsageKey, sums: UsageSums) -> None:
+def _write_usage(connection: Connection, broker: str, key: UsageKey, sums: UsageSums) -> None:
     table = tables.usage
-    here = (table.c.at == key.at) & (table.c.session == key.session) & (table.c.device == key.device)
+    here = (table.c.broker == broker) & (table.c.at == key.at)
+    here &= (table.c.session == key.session) & (table.c.device == key.device)
     more = {name: table.c[name] + value for name, value in sums._asdict().items()}
     if not connection.execute(update(table).where(here).values(more)).rowcount:
-        connection.execute(insert(table).values(**key._asdict(), **sums._asdict()))
+        connection.execute(insert(table).values(broker=broker, **key._asdict(), **sums._asdict()))
 
 
 def _decision(record: DecisionWrite) -> dict[str, object]:

@@ -16,13 +16,13 @@ DEFAULT_S = 7 * DAY_S
 POINTS_MAX = 500
 
 
-def history(connection: Connection, query: HistoryQuery, now: float) -> History:
-    """Answers a query. A stretch of BUCKET_S seconds counts when it overlaps the time asked for; GPU-seconds of
-    users in no group are in no group's sum."""
+def history(connection: Connection, broker: str, query: HistoryQuery, now: float) -> History:
+    """Answers a query about what one broker wrote. A stretch of BUCKET_S seconds counts when it overlaps the time
+    asked for; GPU-seconds of users in no group are in no group's sum."""
     table = tables.usage
     until = now if query.until is None else query.until
     since = until - DEFAULT_S if query.since is None else query.since
-    asked = (table.c.at > since - BUCKET_S) & (table.c.at <= until)
+    asked = (table.c.broker == broker) & (table.c.at > since - BUCKET_S) & (table.c.at <= until)
     if query.session is not None:
         asked &= table.c.session == query.session
     if query.user is not None:

@@ -51,8 +51,10 @@ RETRY_MAX_S = 30.0
 class Ledger:
     """Made by `Ledger.open`. Methods without `await` only take note; the thread writes."""
 
-    def __init__(self, url: str, *, clock: Callable[[], float], wall: Callable[[], float], retry_s: float) -> None:
-        self._url = url
+    def __init__(
+        self, url: str, broker: str, *, clock: Callable[[], float], wall: Callable[[], float], retry_s: float
+    ) -> None:
+        self._url, self._broker = url, broker
         self._clock, self._wall = clock, wall
         self._retry_s = retry_s
         self._wake = threading.Condition()  # guards the five below; never held while the database is spoken to
@@ -71,6 +73,7 @@ class Ledger:
         cls,
         url: str = "",
         *,
+        broker: str = "",
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         timeout_s: float = 5.0,
@@ -78,10 +81,13 @@ class Ledger:
     ) -> Ledger:
         """A ledger on this SQLAlchemy URL, tables made and migrated; the default one for an empty URL.
 
+        Brokers that may use the same database at the same time need different names in `broker`, each the same over
+        restarts: none of them sees the others' leases, usage and history.
+
         Returns within `timeout_s` in any case; a database that is not there by then is tried again after `retry_s`,
         then ever more rarely, and `degraded` says so.
         """
-        ledger = cls(url, clock=clock, wall=wall, retry_s=retry_s)
+        ledger = cls(url, broker, clock=clock, wall=wall, retry_s=retry_s)
         ledger._thread.start()
         await ledger.flushed(timeout_s)
         return ledger
@@ -223,7 +229,7 @@ class Ledger:
     def _work(self) -> None:
         from .database import Database, Trouble  # here: importing SQLAlchemy takes longer than a server's start may
 
-        database = Database(self._url)
+        database = Database(self._url, self._broker)
         pause_s = 0.0
         asks: list[Ask] = []
         try:

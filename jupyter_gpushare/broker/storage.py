@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SYSTEM_FOLDER = Path("/var/lib/gpushare")
+LOCAL_FOLDER = Path("/var/tmp")  # noqa: S108  what is made in it is checked to be ours
 # On these SQLite's locks hang or lie, and shared memory (WAL) does not work at all.
 NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
            "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "vboxsf", "wekafs"}  # fmt: skip
@@ -45,7 +46,10 @@ def private_folder(path: Path) -> Path:
 
 
 def default_url(
-    environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_FOLDER, table: str | None = None
+    environ: Mapping[str, str] = os.environ,
+    system: Path = SYSTEM_FOLDER,
+    local: Path = LOCAL_FOLDER,
+    table: str | None = None,
 ) -> tuple[str, str | None]:
     """The URL of this user's own ledger, and why it is not where it should be. May block.
 
@@ -53,7 +57,7 @@ def default_url(
     is on a network file system or cannot be written, `/var/tmp`; with none of them the ledger lives in memory.
     """
     state = Path(environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or "/nonexistent", ".local/state"))
-    candidates = [state / "gpushare", Path(f"/var/tmp/gpushare-{os.getuid()}")]  # noqa: S108  checked to be ours
+    candidates = [state / "gpushare", local / f"gpushare-{os.getuid()}"]
     if system.is_dir() and os.access(system, os.W_OK):
         candidates.insert(0, system / str(os.getuid()))
     reasons = []

@@ -1,4 +1,7 @@
-"""The ledger's tables. A change here needs a migration in `migrations/versions` (a test compares the two)."""
+"""The ledger's tables. A change here needs a migration in `migrations/versions` (a test compares the two).
+
+Brokers may share a database, such as every user's own on one machine: `broker` says whose a row is.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ leases = Table(
     "leases",
     metadata,
     Column("id", Integer, primary_key=True),
+    Column("broker", String, nullable=False),
     Column("session", String, nullable=False),
     Column("user", String, nullable=False),
     Column("origin", String, nullable=False),
@@ -28,12 +32,13 @@ leases = Table(
     Column("why", String),  # why it ended
 )
 _open = leases.c.ended_at.is_(None)
-Index("leases_open_session", leases.c.session, unique=True, sqlite_where=_open, postgresql_where=_open)
+Index("leases_open_session", leases.c.broker, leases.c.session, unique=True, sqlite_where=_open, postgresql_where=_open)
 
 decisions = Table(
     "decisions",
     metadata,
     Column("id", Integer, primary_key=True),
+    Column("broker", String, nullable=False),
     Column("at", Float, nullable=False, index=True),
     Column("session", String, nullable=False),
     Column("user", String, nullable=False),
@@ -46,6 +51,7 @@ decisions = Table(
 usage = Table(
     "usage",
     metadata,
+    Column("broker", String, primary_key=True),
     Column("at", Integer, primary_key=True, autoincrement=False),
     Column("session", String, primary_key=True),
     Column("device", String, primary_key=True),
@@ -61,6 +67,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", Integer, primary_key=True),
+    Column("broker", String, nullable=False),
     Column("at", Float, nullable=False, index=True),
     Column("user", String, nullable=False),
     Column("role", String, nullable=False),
@@ -73,6 +80,7 @@ audit = Table(
 fair_usage = Table(
     "fair_usage",
     metadata,
+    Column("broker", String, primary_key=True),
     Column("user", String, primary_key=True),
     Column("usage", Float, nullable=False),
     Column("saved_at", Float, nullable=False),

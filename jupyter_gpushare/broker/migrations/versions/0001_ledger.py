@@ -13,6 +13,7 @@ def upgrade() -> None:
     op.create_table(
         "leases",
         sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("broker", sa.String, nullable=False),
         sa.Column("session", sa.String, nullable=False),
         sa.Column("user", sa.String, nullable=False),
         sa.Column("origin", sa.String, nullable=False),
@@ -31,11 +32,17 @@ def upgrade() -> None:
     )
     is_open = sa.text("ended_at IS NULL")
     op.create_index(
-        "leases_open_session", "leases", ["session"], unique=True, sqlite_where=is_open, postgresql_where=is_open
+        "leases_open_session",
+        "leases",
+        ["broker", "session"],
+        unique=True,
+        sqlite_where=is_open,
+        postgresql_where=is_open,
     )
     op.create_table(
         "decisions",
         sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("broker", sa.String, nullable=False),
         sa.Column("at", sa.Float, nullable=False, index=True),
         sa.Column("session", sa.String, nullable=False),
         sa.Column("user", sa.String, nullable=False),
@@ -45,6 +52,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "usage",
+        sa.Column("broker", sa.String, primary_key=True),
         sa.Column("at", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("session", sa.String, primary_key=True),
         sa.Column("device", sa.String, primary_key=True),
@@ -58,6 +66,7 @@ def upgrade() -> None:
     op.create_table(
         "audit",
         sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("broker", sa.String, nullable=False),
         sa.Column("at", sa.Float, nullable=False, index=True),
         sa.Column("user", sa.String, nullable=False),
         sa.Column("role", sa.String, nullable=False),
@@ -68,6 +77,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "fair_usage",
+        sa.Column("broker", sa.String, primary_key=True),
         sa.Column("user", sa.String, primary_key=True),
         sa.Column("usage", sa.Float, nullable=False),
         sa.Column("saved_at", sa.Float, nullable=False),
