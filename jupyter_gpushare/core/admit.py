@@ -101,7 +101,8 @@ def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bool
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
     need = need_of(draft.state, session, draft.room.capacity[devices])
-    return np.maximum(need, restoring(draft.state, session)) if draft.parked[session] else need
+    least = float(restoring(draft.state, session)) if draft.parked[session] else 0.0
+    return np.asarray(np.maximum(need, least), dtype=np.float64)
 
 
 def restoring(state: State, session: int) -> int:
@@ -171,7 +172,7 @@ def _bind(draft: Draft, session: int, policy: Policy) -> None:
     """Chooses devices for a new session. They hold nothing yet, so room is a preference and not a condition."""
     devices = reachable(draft.state, session)
     own, lent = fits(draft, session, devices)
-    scored = fitness(draft.state, draft.room, session, devices, policy)
+    scored = fitness(draft, session, devices, policy)
     chosen = choose(draft.state, session, devices, scored.total + likelihood(draft, session, devices, own, lent))
     if chosen is not None:
         place(draft, session, scored, chosen, own | lent, why="bound", lease=False)
@@ -192,7 +193,7 @@ def _lease(draft: Draft, session: int, held: Floats, policy: Policy) -> bool:
     devices = candidates(draft, session)
     draft.lift(session)
     own, lent = fits(draft, session, devices)
-    scored = fitness(draft.state, draft.room, session, devices, policy)
+    scored = fitness(draft, session, devices, policy)
     stays = np.isin(devices, draft.device[rows])
     order = scored.total + 0.1 * stays
     if draft.parked[session]:

@@ -84,10 +84,11 @@ def reasons(
         )
         for i, name in enumerate(TERMS)
     )
-    others = np.setdiff1d(np.arange(scored.devices.size), chosen)
-    if others.size > ALTERNATIVES:
-        others = others[np.argpartition(-scored.total[others], ALTERNATIVES - 1)[:ALTERNATIVES]]
-    ranked = sorted(others.tolist(), key=lambda i: (-scored.total[i], state.devices.uuid[scored.devices[i]]))
+    total, ranked = scored.total.copy(), []
+    total[chosen] = -np.inf
+    for _ in range(min(ALTERNATIVES, total.size - chosen.size)):
+        ranked.append(int(total.argmax()))
+        total[ranked[-1]] = -np.inf
     return terms, tuple(_alternative(draft, session, scored, best, i, bool(ready[i])) for i in ranked)
 
 

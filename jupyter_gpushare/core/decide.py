@@ -9,7 +9,7 @@ import numpy as np
 from ..model import Alternative, Decision, Term
 from .admit import admit, fits, likelihood
 from .choose import choose, reasons
-from .draft import Draft, draft_of
+from .draft import Draft, draft_of, glance_at
 from .evacuate import evacuate
 from .fitness import fitness
 from .ladder import take_back
@@ -43,17 +43,17 @@ def placement(state: State, session: int, policy: Policy) -> tuple[Floats, tuple
     terms : of the devices it is placed on, else of the best ones; empty where there are none
     alternatives : the best others, each with the term that decided against it
     """
-    draft = draft_of(state)
+    draft = glance_at(state)
     own = draft.devices(session)
-    devices = np.union1d(np.flatnonzero(state.allowed[state.sessions.allowed[session]] & state.devices.offered), own)
+    may = state.allowed[state.sessions.allowed[session]] & state.devices.offered
+    may[own] = True
+    devices = np.flatnonzero(may)
     draft.lift(session)
-    scored = fitness(state, draft.room, session, devices, policy)
+    scored = fitness(draft, session, devices, policy)
     beside, lent = fits(draft, session, devices)
     chosen = np.flatnonzero(np.isin(devices, own))
     if chosen.size == 0:
-        best = choose(
-            state, session, devices, scored.total + likelihood(draft, session, devices, beside, lent)
-        )
+        best = choose(state, session, devices, scored.total + likelihood(draft, session, devices, beside, lent))
         chosen = chosen if best is None else best
     everywhere = np.full(len(state.devices.uuid), np.nan)
     everywhere[devices] = scored.total

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from ..model import Decision
+from .outlook import Outlook, outlook_of
 from .room import Room, need_of, room_of
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
@@ -22,7 +23,7 @@ class Draft:
     session, device, lease, borrowed, share, target, share_since, use, memory_used : as in Placements, with rows to
         spare; `session` is FREE where there is none
     bursting, parked : (S,) as in the state, then as decided
-    room : what each device has left
+    outlook, room : what each device is like, and what it has left
     ahead, ahead_memory : (D,) share and bytes kept for who is next in line and could not be admitted
     blocked : sessions that wait and could not be admitted, in order
     kept : for whom `ahead` is kept, and on which devices
@@ -41,6 +42,7 @@ class Draft:
     memory_used: Floats
     bursting: Bools
     parked: Bools
+    outlook: Outlook
     room: Room
     ahead: Floats
     ahead_memory: Floats
@@ -147,26 +149,31 @@ class Draft:
 
 def draft_of(state: State) -> Draft:
     """A draft in which nothing is decided yet."""
+    return copy_of(glance_at(state))
+
+
+def glance_at(state: State) -> Draft:
+    """A draft for reading only: its arrays are the state's own, its room can be lifted and settled."""
     held, size = state.placements, len(state.devices.uuid)
-    draft = Draft(
+    parked = state.sessions.state == PARKED
+    return Draft(
         state=state,
-        session=held.session.copy(),
-        device=held.device.copy(),
-        lease=held.lease & (state.sessions.state[held.session] != PARKED),
-        borrowed=held.borrowed.copy(),
-        share=held.share.copy(),
-        target=held.target.copy(),
-        share_since=held.share_since.copy(),
-        use=held.use.copy(),
-        memory_used=held.memory_used.copy(),
-        bursting=state.sessions.bursting.copy(),
-        parked=state.sessions.state == PARKED,
+        session=held.session,
+        device=held.device,
+        lease=held.lease & ~parked[held.session],
+        borrowed=held.borrowed,
+        share=held.share,
+        target=held.target,
+        share_since=held.share_since,
+        use=held.use,
+        memory_used=held.memory_used,
+        bursting=state.sessions.bursting,
+        parked=parked,
+        outlook=outlook_of(state),
         room=room_of(state),
         ahead=np.zeros(size),
         ahead_memory=np.zeros(size),
     )
-    _grow(draft)
-    return draft
 
 
 def copy_of(draft: Draft) -> Draft:

@@ -35,7 +35,7 @@ def _place_anew(draft: Draft, session: int, policy: Policy) -> None:
     devices = reachable(draft.state, session)
     draft.lift(session)
     own, lent = fits(draft, session, devices)
-    scored = fitness(draft.state, draft.room, session, devices, policy)
+    scored = fitness(draft, session, devices, policy)
     ready: Bools = own if leased else own | lent
     order = scored.total + 10.0 * ready
     chosen = choose(draft.state, session, devices, np.where(own, order, -np.inf) if leased else order)
@@ -64,7 +64,7 @@ def _move(draft: Draft, session: int, policy: Policy) -> None:
     alike = np.isin(state.devices.server[devices], state.devices.server[own])
     devices = devices[alike & np.isin(state.devices.model[devices], state.devices.model[own])]
     ready, _ = fits(draft, session, devices)
-    scored = fitness(state, draft.room, session, devices, policy)
+    scored = fitness(draft, session, devices, policy)
     chosen = choose(state, session, devices, np.where(ready, scored.total, -np.inf))
     if chosen is None:
         return

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .fragmentation import gradient, unmet_by
+from .draft import Draft
+from .fragmentation import gradient
+from .outlook import by_best, neutral
 from .policy import Policy
-from .room import Room, need_of
-from .state import BURSTY, LONG, SHORT, Bools, Floats, Ints, State
+from .room import need_of
+from .state import BURSTY, LONG, SHORT, Floats, Ints, State
 
 TERMS = ("compute", "data", "fragmentation", "locality", "thermal", "energy", "stability")
 COMPUTE, DATA, FRAGMENTATION, LOCALITY, THERMAL, ENERGY, STABILITY = range(len(TERMS))
@@ -17,7 +19,6 @@ COMPUTE, DATA, FRAGMENTATION, LOCALITY, THERMAL, ENERGY, STABILITY = range(len(T
 TYPICAL_RUN_S = {SHORT: 60.0, BURSTY: 600.0, LONG: 14400.0}  # the expected run where a demand names none
 PACK = {SHORT: 2.0, BURSTY: 0.5, LONG: 0.5}  # short sessions share devices, so that whole ones stay free
 STEADY = {SHORT: 0.0, BURSTY: 0.1, LONG: 0.5}  # long sessions prefer devices whose load does not swing
-WARM_C = 15.0  # a device is steered away from over this distance to its slowdown temperature
 DUTY = 0.5  # how much of the time a placed session is expected to compute
 
 
@@ -40,32 +41,26 @@ class Fitness:
     total: Floats
 
 
-def fitness(state: State, room: Room, session: int, devices: Ints, policy: Policy) -> Fitness:
-    """The fitness of each of these devices for the session. An unknown metric is neutral, never best."""
-    have, asks = state.devices, state.sessions
-    transfer = _transfer_factor(state, session, devices)
-    load = np.clip(np.maximum(have.utilization[devices], DUTY * room.expected[devices]), 0.0, 1.0)
-    total_memory = have.memory_total[devices]
-    promised = (room.memory[devices] + total_memory - room.capacity[devices]) / total_memory
-    occupied = np.clip(np.fmax(have.memory_used[devices] / total_memory, promised), 0.0, 1.0)
-    delivered = have.tflops[devices] * have.clock_fraction[devices]
-    headroom = have.temperature_limit_c[devices] - have.temperature_c[devices]
-    watts = (have.power_limit_w[devices] - have.power_idle_w[devices]) / np.where(delivered > 0, delivered, np.nan)
+def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitness:
+    """The fitness of each of these devices (rows, ascending) for a lifted session; an unknown metric is never best."""
+    state, room, outlook = draft.state, draft.room, draft.outlook
+    have, guarantee = state.devices, float(state.sessions.guarantee[session])
+    at = slice(None) if devices.size == len(have.uuid) else devices  # views instead of copies
+    transfer_s = _transfer_s(state, session, devices)
+    expected, capacity, total_memory = room.expected[at], room.capacity[at], have.memory_total[at]
+    idle = np.maximum(1.0 - np.maximum(have.utilization[at], DUTY * expected), 0.0)
+    promised = 1.0 + (room.memory[at] - capacity) / total_memory
+    free_memory = np.maximum(1.0 - np.fmax(outlook.occupied[at], promised), 0.0)
+    need = need_of(state, session, capacity) / total_memory
 
     values = np.empty((len(TERMS), devices.size))
-    values[COMPUTE] = _neutral(_by_best(delivered * (1.0 - load)))
-    values[DATA] = _neutral(_by_best(have.bandwidth_gb_s[devices] * (1.0 - occupied) * transfer))
-    values[FRAGMENTATION] = -gradient(
-        1.0 - room.expected[devices],
-        1.0 - occupied,
-        float(asks.guarantee[session]),
-        need_of(state, session, room.capacity[devices]) / total_memory,
-        unmet_by(asks.guarantee),
-    )
-    values[LOCALITY] = _locality(state, session, devices)
-    values[THERMAL] = _neutral(-np.clip(1.0 - headroom / WARM_C, 0.0, 1.0))
-    values[ENERGY] = _neutral(-_by_best(watts))
-    values[STABILITY] = _neutral(-np.clip(2.0 * have.utilization_sd[devices], 0.0, 1.0))
+    values[COMPUTE] = neutral(by_best(outlook.delivered[at] * idle))
+    values[DATA] = neutral(by_best(have.bandwidth_gb_s[at] * free_memory * _kept(state, session, transfer_s)))
+    values[FRAGMENTATION] = -gradient(1.0 - expected, free_memory, guarantee, need, outlook.unmet)
+    values[LOCALITY] = transfer_s == 0.0
+    values[THERMAL] = outlook.thermal[at]
+    values[ENERGY] = outlook.energy[at]
+    values[STABILITY] = outlook.stability[at]
 
     weights = _weights(state, session, policy)
     return Fitness(devices=devices, values=values, weights=weights, total=weights @ values)
@@ -87,35 +82,17 @@ def _weights(state: State, session: int, policy: Policy) -> Floats:
     return weights
 
 
-def _transfer_factor(state: State, session: int, devices: Ints) -> Floats:
-    """(C,) T / (T + H): how much of the expected run T is left for work after bringing the data in H seconds."""
+def _transfer_s(state: State, session: int, devices: Ints) -> Floats | float:
+    """(C,) seconds to bring what it depends on to each device, NaN unknown; inf: it depends on nothing."""
     near = state.sessions.near[session]
-    if near < 0:
-        return np.ones(devices.size)
-    run = state.sessions.duration_s[session]
-    if np.isnan(run):
-        run = TYPICAL_RUN_S[int(state.sessions.horizon[session])]
-    return np.asarray(run / (run + state.transfer_s[near][state.devices.server[devices]]))
+    return np.inf if near < 0 else state.transfer_s[near][state.devices.server[devices]]
 
 
-def _locality(state: State, session: int, devices: Ints) -> Floats:
-    """(C,) 1 where what it depends on lies already, else 0; all 0 when it depends on nothing."""
-    near = state.sessions.near[session]
-    if near < 0:
-        return np.zeros(devices.size)
-    return np.asarray(state.transfer_s[near][state.devices.server[devices]] == 0.0, dtype=np.float64)
-
-
-def _by_best(values: Floats) -> Floats:
-    """The values as fractions of the largest known one."""
-    best = np.fmax.reduce(values, initial=0.0)
-    return values / best if best > 0 else values
-
-
-def _neutral(values: Floats) -> Floats:
-    """Unknown ones become the middle of the known ones, a hair below so that they never win by it."""
-    unknown: Bools = np.isnan(values)
-    if not unknown.any():
-        return values
-    middle = 0.0 if unknown.all() else float(np.median(values[~unknown]))
-    return np.where(unknown, middle - 0.01, values)
+def _kept(state: State, session: int, transfer_s: Floats | float) -> Floats | float:
+    """(C,) T / (T + H): what is left for work of the expected run T and the H seconds before it that bring the data."""
+    if state.sessions.near[session] < 0:
+        return 1.0
+    run_s = float(state.sessions.duration_s[session])
+    if np.isnan(run_s):
+        run_s = TYPICAL_RUN_S[int(state.sessions.horizon[session])]
+    return run_s / (run_s + transfer_s)

@@ -24,8 +24,8 @@ def unmet_by(guarantee: Floats) -> Floats:
     counts = np.zeros(STEPS + 1)
     for share, part in _PRIOR.items():
         counts[round(share * STEPS)] += part * _PRIOR_SESSIONS
-    steps = np.clip(np.rint(guarantee[guarantee > 0] * STEPS), 1, STEPS).astype(np.int64)
-    counts += np.bincount(steps, minlength=STEPS + 1)
+    counts += np.bincount((guarantee * STEPS + 0.5).astype(np.int64), minlength=STEPS + 1)
+    counts[0] = 0.0  # asks for nothing, or for what fits anywhere
     result: Floats = 1.0 - np.cumsum(counts) / counts.sum()
     return np.clip(result, 0.0, 1.0)
 
@@ -35,10 +35,8 @@ def fragment(free: Floats, free_memory: Floats, unmet: Floats) -> Floats:
 
     `free`, `free_memory` (D,) fractions of each device; unknown memory does not count.
     """
-    fits = np.clip(np.fmin(free, free_memory), 0.0, 1.0)
-    steps = np.floor(fits * STEPS + 1e-6).astype(np.int64)
-    result: Floats = np.clip(free, 0.0, 1.0) * unmet[steps]
-    return result
+    fits = np.maximum(np.fmin(free, free_memory), 0.0)  # a whole device is the most there is: unmet[STEPS] is 0
+    return np.asarray(np.maximum(free, 0.0) * unmet[(fits * STEPS + 1e-6).astype(np.int64)])
 
 
 def gradient(free: Floats, free_memory: Floats, share: float, memory: Floats, unmet: Floats) -> Floats:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from jupyter_gpushare.core.decide import placement
+from jupyter_gpushare.core.draft import glance_at
 from jupyter_gpushare.core.fitness import COMPUTE, DATA, fitness
 from jupyter_gpushare.core.fragmentation import fragment, gradient, unmet_by
 from jupyter_gpushare.core.policy import Policy, Weights
-from jupyter_gpushare.core.room import room_of
 from tests.core.builders import GIB, GPU, NAN, Notebook, World
 
 FAST = {"tflops": 900.0, "bandwidth_gb_s": 1000.0}
@@ -25,7 +25,7 @@ def device_of(world: World, name: str = "n") -> str:
 def scores(world: World, name: str = "n"):
     state = world.state()
     devices = np.arange(len(world.gpus))
-    return fitness(state, room_of(state), state.sessions.id.index(name), devices, world.policy)
+    return fitness(glance_at(state), state.sessions.id.index(name), devices, world.policy)
 
 
 @pytest.mark.parametrize(("compute_p", "expected"), [(1.0, "fast"), (0.0, "wide")])

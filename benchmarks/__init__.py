@@ -1,0 +1,1 @@
+"""Figures the project promises, measured: `python -m benchmarks.<name>`."""
