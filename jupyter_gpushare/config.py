@@ -34,7 +34,11 @@ def _unusable(trait: TraitType, owner: object, value: object, allowed: str) -> N
 
 
 class OneLine:
-    """A trait that says what is wrong with a value in the house's form."""
+    """A trait that can be set in a config file, and that says what is wrong with a value in the house's form."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tag(config=True)
 
     def error(self, obj: Any, value: Any, error: Exception | None = None, info: str | None = None) -> NoReturn:
         _unusable(self, obj, value, f"it must be {info or self.info()}")
@@ -106,18 +110,18 @@ class GPUShare(Configurable):
         Which GPUs are lent: `auto` those that NVML shows, none where there is no NVML; `nvml` the same, but its absence
         is reported as a fault; `simulated` those of `simulated_inventory`; `off` none, kernels start as without us.
         """,
-    ).tag(config=True)
+    )
     simulated_inventory = Text(
         "2x4xA100",
         help="The simulated GPUs: `<servers>x<devices>x<model>`, such as `1x2xA100`, or the path of a JSON file.",
-    ).tag(config=True)
+    )
     broker_url = Text(
         "",
         help="""
         The broker to ask. Empty: the machine's shared broker if its socket is there, else one in this server.
         Otherwise a broker's base URL (`https://…/services/gpushare/`) or `unix:///run/gpushare/broker.sock`.
         """,
-    ).tag(config=True)
+    )
     ledger_url = Text(
         "",
         help="""
@@ -125,10 +129,8 @@ class GPUShare(Configurable):
         or `postgresql+psycopg://user:password@host/gpushare`. Empty: SQLite on a local disk, in `/var/lib/gpushare` if
         that folder can be written, else in a folder of the user's that is not on a network file system.
         """,
-    ).tag(config=True)
-    bus_url = Text("", help="How broker and GPU servers talk. Empty: within this process; or `nats://host:4222`.").tag(
-        config=True
     )
+    bus_url = Text("", help="How broker and GPU servers talk. Empty: within this process; or `nats://host:4222`.")
     mask_format = Choice(
         ("uuid", "index"),
         "uuid",
@@ -136,25 +138,23 @@ class GPUShare(Configurable):
         How devices are named in CUDA_VISIBLE_DEVICES: `uuid`, or `index` for old libraries that call `int()` on it
         (always together with CUDA_DEVICE_ORDER=PCI_BUS_ID).
         """,
-    ).tag(config=True)
+    )
     terminals = Choice(
         ("leave", "hide"),
         "leave",
         help="What a JupyterLab terminal sees: `leave` the server's own mask, or `hide` every GPU.",
-    ).tag(config=True)
-    server_name = Text("localhost", help="This machine's name in the cluster; its host name by default.").tag(
-        config=True
     )
+    server_name = Text("localhost", help="This machine's name in the cluster; its host name by default.")
     default_gpus = Number(
         0.1,
         help="""
         What a kernel gets that asks for nothing: 0 no GPU; below 1 that share of one device is guaranteed and may burst
         to all of it; a whole number n: n devices, lent to others while idle.
         """,
-    ).tag(config=True)
+    )
     default_exclusive = Switch(
         False, help="Whether a kernel that asks for nothing has its device to itself while it holds it."
-    ).tag(config=True)
+    )
     when_full = Choice(
         ("wait", "cpu", "fail"),
         "wait",
@@ -162,26 +162,26 @@ class GPUShare(Configurable):
         What becomes of a start that needs whole devices when none is free: `wait` up to `start_wait_s`, then start
         without a GPU and keep the place in line; `cpu` at once; `fail` with a clear message.
         """,
-    ).tag(config=True)
-    start_wait_s = Number(10, most=600, help="Seconds such a start may wait.").tag(config=True)
+    )
+    start_wait_s = Number(10, most=600, help="Seconds such a start may wait.")
     max_devices_per_user = Number(
         0, whole=True, help="Devices a user may hold over all of their servers and sessions; 0: no cap."
-    ).tag(config=True)
+    )
     simulated_user = Text(
         "", help="Owner of this server's sessions, for demonstrations; only with `devices = 'simulated'`."
-    ).tag(config=True)
-    sample_interval_s = Number(1.0, least=0.1, most=60, help="Seconds between two readings of NVML.").tag(config=True)
+    )
+    sample_interval_s = Number(1.0, least=0.1, most=60, help="Seconds between two readings of NVML.")
     lease_ttl_s = Number(
         15,
         least=1,
         help="Seconds without a sign of life from its server after which a lease ends, once its processes are gone.",
-    ).tag(config=True)
+    )
     lock_dir = Text(
         help="""
         Machine-wide folder whose files say which broker has which device; GPUSHARE_LOCK_DIR by default. Empty: the
         machine's usual place. Every broker of a machine must use the same.
         """
-    ).tag(config=True)
+    )
 
     @default("server_name")
     def _host_name(self) -> str:
@@ -281,10 +281,10 @@ class Policy(Configurable):
         Seconds without computing after which a device is taken back (unbound, parked) when somebody waits for it.
         None: the break-even of that session's own pauses and what parking it costs.
         """,
-    ).tag(config=True)
-    warn_before_s = Number(5, help="Seconds of notice before parking; its owner can veto it by a pin.").tag(config=True)
-    stop_after_s = Number(3600, help="As `idle_after_s`, for stopping a kernel.").tag(config=True)
-    stop_warn_s = Number(300, help="Seconds of notice before a kernel is stopped.").tag(config=True)
+    )
+    warn_before_s = Number(5, help="Seconds of notice before parking; its owner can veto it by a pin.")
+    stop_after_s = Number(3600, help="As `idle_after_s`, for stopping a kernel.")
+    stop_warn_s = Number(300, help="Seconds of notice before a kernel is stopped.")
     reclaim = Choice(
         ("contended", "always", "never"),
         "contended",
@@ -292,10 +292,10 @@ class Policy(Configurable):
         When idle devices are taken back: `contended` only while somebody waits, `always` also without (for clouds that
         scale down), `never`.
         """,
-    ).tag(config=True)
+    )
     stop_idle_kernels = Switch(
         False, help="Whether the last rung of the ladder is in use: stopping a kernel, which loses its state."
-    ).tag(config=True)
+    )
     off_lease = Choice(
         ("charge", "warn", "stop"),
         "charge",
@@ -303,39 +303,31 @@ class Policy(Configurable):
         What becomes of a user's process on a device they do not hold: `charge` counts and shows it, `warn` also tells
         them, `stop` ends it.
         """,
-    ).tag(config=True)
-    busy_limit_s = Number(0, help="Seconds one cell may run without ever using its GPU; 0: no limit.").tag(config=True)
-    expand_above = Number(0.9, most=1, help="A session that uses more of its share gets more, if there is room.").tag(
-        config=True
     )
-    shrink_below = Number(0.3, most=1, help="One that uses less of it gives some up, if somebody waits.").tag(
-        config=True
-    )
-    window_s = Number(30, least=1, help="Seconds over which the two are observed.").tag(config=True)
-    half_life_s = Number(86400, least=1, help="Seconds after which past usage counts half in fair share.").tag(
-        config=True
-    )
+    busy_limit_s = Number(0, help="Seconds one cell may run without ever using its GPU; 0: no limit.")
+    expand_above = Number(0.9, most=1, help="A session that uses more of its share gets more, if there is room.")
+    shrink_below = Number(0.3, most=1, help="One that uses less of it gives some up, if somebody waits.")
+    window_s = Number(30, least=1, help="Seconds over which the two are observed.")
+    half_life_s = Number(86400, least=1, help="Seconds after which past usage counts half in fair share.")
     weights = Table(
         help="""
         How much each objective counts: `utilization`, `completion`, `fairness`, `energy`; each at least 0. Those not
         named keep their default.
         """
-    ).tag(config=True)
+    )
     schedule = Entries(
         help="""
         Other weights at certain times, the first match counts:
         `[{"from": "09:00", "to": "18:00", "days": "mon-fri", "weights": {"completion": 2.0}}]`, in local time.
         """
-    ).tag(config=True)
-    data = Table(help='Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`.').tag(
-        config=True
     )
+    data = Table(help='Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`.')
     groups = Table(
         help="""
         Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"], "guarantee": 4, "cap": 8,
         "servers": ["alpha"]}}`; guarantee and cap in devices. Hub groups are read by themselves.
         """
-    ).tag(config=True)
+    )
 
     @default("weights")
     def _default_weights(self) -> dict[str, float]:
