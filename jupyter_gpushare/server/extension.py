@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,8 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 
 from ..config import GPUShare, Policy
+from ..errors import BadDemand
+from ..node.inventory import parse_inventory
 from .desk import DESK
 from .rooms import Rooms
 
@@ -28,17 +29,19 @@ class GPUShareExtension(ExtensionApp):
     description = __doc__
     classes = [*ExtensionApp.classes, GPUShare, Policy]  # noqa: RUF012 traitlets reads it from the class
     rooms: Rooms | None = None
-    _starting: asyncio.Task[None] | None = None
+    _hides_terminals = False
+    _stopping: asyncio.Future[None] | None = None
 
     def initialize_settings(self) -> None:
         """Reads the configuration and puts the rooms together; an invalid value ends the start with one line."""
         try:
             share, policy = GPUShare(config=self.config), Policy(config=self.config)
-        except TraitError as error:
+            if share.devices == "simulated":
+                parse_inventory(share.simulated_inventory)
+        except (TraitError, BadDemand) as error:
             self.log.critical("%s", error)
             sys.exit(1)
-        if share.terminals == "hide":
-            self._hide_from_terminals()
+        self._hides_terminals = share.terminals == "hide"
         self.settings[DESK] = None
         if share.devices == "off":
             return
@@ -56,6 +59,8 @@ class GPUShareExtension(ExtensionApp):
             self.handlers.append((r"/gpushare/api/v1/(.+)", GPUShareHandler, {"rooms": self.rooms}))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        if self._hides_terminals:
+            self._hide_from_terminals()
         if self.rooms is None:
             return
         from .events import emitter
@@ -83,11 +88,11 @@ class GPUShareExtension(ExtensionApp):
         return f"{place.geturl().rstrip('/')}/gpushare/api/v1/"
 
     def _stop_kernel(self, decision: dict[str, Any]) -> None:
-        """The ladder's last rung, on where an admin switched it on. Done here: the restarter would undo any other way."""
+        """The ladder's last rung, where an admin switched it on. Done here: else the restarter would undo it."""
         kernels = self.serverapp.kernel_manager
         if decision.get("act") == "stop" and decision.get("session") in kernels:
             self.log.warning("Kernel %s is stopped (%s).", decision["session"], decision.get("why"))
-            self._starting = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
+            self._stopping = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
 
     def _hide_from_terminals(self) -> None:
         shell = self.serverapp.web_app.settings.get("terminal_manager")

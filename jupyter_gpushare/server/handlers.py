@@ -30,7 +30,7 @@ class GPUShareHandler(APIHandler):
         self.rooms = rooms
 
     async def prepare(self) -> None:
-        """Jupyter's own checks for people. A kernel has no login and needs no XSRF check: browsers do not send its header."""
+        """Jupyter's own checks for people. A kernel has no login, and no browser sends its header: nothing to forge."""
         offered = self.request.headers.get("Authorization", "")
         if not offered.startswith(CAPABILITY):
             await super().prepare()

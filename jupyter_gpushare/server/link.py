@@ -17,6 +17,7 @@ from .client import Client
 
 PATIENCE_S = 5.0  # how long a request waits for a broker that starts or is being replaced
 RETRY_S = 0.2
+RETRY_MAX_S = 30.0
 LOOK_S = 0.5  # between two looks whether the broker that was joined still lives
 
 
@@ -41,7 +42,7 @@ class Link:
         token: str | None = None,
     ) -> None:
         """`make` None: never a broker here. `folder`: where its lock and socket are; None: alone. `url`: only that."""
-        self._make, self._folder, self._log = make, folder, log
+        self._make, self._folder, self.log = make, folder, log
         self._url, self._token = url, token
         self._port: BrokerPort | None = None
         self._found = asyncio.Event()
@@ -99,6 +100,7 @@ class Link:
                 await asyncio.Event().wait()
             finally:
                 client.close()
+        pause = RETRY_S
         while True:
             lock = self._lock()
             try:
@@ -106,6 +108,11 @@ class Link:
                     await self._join()
                 else:
                     await self._lead()
+                pause = RETRY_S
+            except Exception:  # whatever it is, kernels must go on starting, and it is tried again (rule 12)
+                self.log.exception("The GPU broker could not run here; it is tried again in %.1f s.", pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_MAX_S)
             finally:
                 self._use(None)
                 if lock is not None and lock >= 0:
@@ -130,7 +137,7 @@ class Link:
         here = self._make()
         try:
             await here.start()
-            self._log.info("The GPU broker runs in this server.")
+            self.log.info("The GPU broker runs in this server.")
             self._use(here, leads=True)
             await asyncio.Event().wait()
         finally:
@@ -141,7 +148,7 @@ class Link:
         """Until the one who runs the broker is gone."""
         assert self._folder is not None
         client = Client(f"unix://{self._folder / 'broker.sock'}")
-        self._log.debug("Joining the GPU broker at %s", client.address)
+        self.log.debug("Joining the GPU broker at %s", client.address)
         self._use(client)
         try:
             while True:

@@ -1,0 +1,92 @@
+"""A real Jupyter server on two simulated devices, its runtime folder and ledger in the test's own folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+API = ("gpushare", "api", "v1")
+
+
+async def _until(what: Callable[[], Awaitable[Any]], timeout_s: float = 15.0) -> Any:
+    """What `what` answers once that is true."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = await what()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {timeout_s} s; last: {answer!r}"
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def until():
+    """Waits for a condition instead of a time."""
+    return _until
+
+
+@pytest.fixture
+def gpushare_traits():
+    return {}
+
+
+@pytest.fixture
+def jp_server_config(tmp_path, gpushare_traits):
+    return {
+        "ServerApp": {
+            "jpserver_extensions": {"jupyter_gpushare": True, "jupyter_server_terminals": False},
+            "allow_unauthenticated_access": False,
+        },
+        "GPUShare": {
+            "devices": "simulated",
+            "simulated_inventory": "1x2xA100",
+            "ledger_url": f"sqlite:///{tmp_path / 'ledger.sqlite'}",
+            **gpushare_traits,
+        },
+    }
+
+
+@pytest.fixture(autouse=True)
+def _own_provisioner_factory():
+    """The factory is one per process; each test's server chooses its own default."""
+    KernelProvisionerFactory.clear_instance()
+    yield
+    KernelProvisionerFactory.clear_instance()
+
+
+@pytest.fixture
+def extension(jp_serverapp):
+    return jp_serverapp.extension_manager.extension_apps["jupyter_gpushare"].copy().pop()
+
+
+@pytest.fixture
+def gpu(jp_fetch, extension):
+    """Asks the API: the JSON of the answer."""
+
+    async def ask(*path: str, method: str = "GET", body: object = None, **kwargs: Any) -> Any:
+        if not extension.rooms.link._found.is_set():
+            await extension._start_jupyter_server_extension(extension.serverapp)
+            await asyncio.wait_for(extension.rooms.link.ready(), 10)
+        text = None if body is None and method == "GET" else json.dumps(body or {})
+        answer = await jp_fetch(*API, *path, method=method, body=text, **kwargs)
+        return json.loads(answer.body) if answer.body else None
+
+    return ask
+
+
+@pytest.fixture
+def kernels(jp_serverapp, extension, jp_asyncio_loop):
+    """The server's kernel manager; the server's extension has started, and every kernel ends with the test."""
+
+    async def start() -> None:
+        await extension._start_jupyter_server_extension(jp_serverapp)
+        await asyncio.wait_for(extension.rooms.link.ready(), 10)
+
+    jp_asyncio_loop.run_until_complete(start())
+    return jp_serverapp.kernel_manager

@@ -1,0 +1,155 @@
+"""Real kernels on simulated devices: what they find in their environment, and when their lease ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from tornado.web import HTTPError
+
+LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+
+
+def environment_of(kernels, kernel_id: str) -> dict[str, str]:
+    """The variables of a kernel's process, as the system has them."""
+    return psutil.Process(kernels.get_kernel(kernel_id).provisioner.pid).environ()
+
+
+@pytest.fixture
+def kernelspec(jp_data_dir):
+    """Installs a kernelspec: its name, its command, and whatever else is in its file."""
+
+    def install(name: str, argv: list[str], **fields: object) -> str:
+        folder = Path(jp_data_dir) / "kernels" / name
+        folder.mkdir(parents=True)
+        spec = {"argv": argv, "display_name": name, "language": "python", **fields}
+        (folder / "kernel.json").write_text(json.dumps(spec))
+        return name
+
+    return install
+
+
+async def test_a_kernel_starts_with_the_mask_of_its_binding(kernels, gpu):
+    kernel_id = await kernels.start_kernel(kernel_name="python3")
+    session = await gpu("sessions", kernel_id)
+    variables = environment_of(kernels, kernel_id)
+
+    assert session["state"] == "bound"
+    assert variables["CUDA_VISIBLE_DEVICES"] == session["devices"][0]["uuid"]
+    assert variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert variables["GPUSHARE_SESSION"] == kernel_id
+    assert variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert variables["GPUSHARE_URL"].endswith("/a%40b/gpushare/api/v1/")
+
+
+async def test_a_kernel_without_a_demand_sees_no_device_and_keeps_its_state_none(kernels, gpu, kernelspec):
+    kernel_id = await kernels.start_kernel(kernel_name=kernelspec("none", LAUNCH, metadata={"gpushare": {"gpus": 0}}))
+
+    assert environment_of(kernels, kernel_id)["CUDA_VISIBLE_DEVICES"] == ""
+    assert (await gpu("sessions", kernel_id))["state"] == "none"
+
+
+async def test_a_restart_keeps_the_devices_and_replaces_the_process(kernels, gpu, kernelspec):
+    name = kernelspec("whole", LAUNCH, metadata={"gpushare": {"gpus": 1}})
+    kernel_id = await kernels.start_kernel(kernel_name=name)
+    before, pid = environment_of(kernels, kernel_id), kernels.get_kernel(kernel_id).provisioner.pid
+
+    await kernels.restart_kernel(kernel_id, now=True)
+    after = environment_of(kernels, kernel_id)
+
+    assert kernels.get_kernel(kernel_id).provisioner.pid != pid
+    assert after["CUDA_VISIBLE_DEVICES"] == before["CUDA_VISIBLE_DEVICES"] != ""
+    assert after["GPUSHARE_TOKEN"] == before["GPUSHARE_TOKEN"]
+    assert (await gpu("sessions", kernel_id))["state"] == "idle"
+
+
+async def test_a_kernel_that_was_shut_down_holds_nothing(kernels, gpu, kernelspec):
+    kernel_id = await kernels.start_kernel(kernel_name=kernelspec("whole", LAUNCH, metadata={"gpushare": {"gpus": 2}}))
+    assert (await gpu("status"))["summary"]["free"] == 0
+
+    await kernels.shutdown_kernel(kernel_id, now=True)
+
+    assert (await gpu("status"))["summary"]["free"] == 2
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_the_lease_wins_over_the_kernelspecs_own_mask_also_under_a_wrapper(kernels, gpu, kernelspec, wrapped):
+    argv = ["bash", "-c", f'exec {sys.executable} -m ipykernel_launcher -f "$0"', "{connection_file}"]
+    name = kernelspec("own-mask", argv if wrapped else LAUNCH, env={"CUDA_VISIBLE_DEVICES": "0", "MINE": "1"})
+
+    kernel_id = await kernels.start_kernel(kernel_name=name)
+    variables = environment_of(kernels, kernel_id)
+
+    assert variables["CUDA_VISIBLE_DEVICES"] == (await gpu("sessions", kernel_id))["devices"][0]["uuid"]
+    assert variables["MINE"] == "1"
+
+
+async def test_a_kernel_that_exits_at_once_holds_nothing_after_the_restarter_gave_up(kernels, gpu, kernelspec, until):
+    name = kernelspec("crash", [sys.executable, "-c", "raise SystemExit(1)"], metadata={"gpushare": {"gpus": 1}})
+    kernel_id = await kernels.start_kernel(kernel_name=name)
+    assert (await gpu("status"))["summary"]["free"] == 1
+
+    restarter = kernels.get_kernel(kernel_id)._restarter
+    restarter.stop()  # its own clock waits three seconds between two looks
+    await until(restarter_gave_up(kernels, kernel_id, restarter))
+
+    assert (await until(lambda: gone(gpu, kernel_id))) is True
+    assert (await gpu("status"))["summary"]["free"] == 2
+
+
+def restarter_gave_up(kernels, kernel_id, restarter):
+    async def look() -> bool:
+        await restarter.poll()
+        restarter.stop()
+        return kernel_id not in kernels
+
+    return look
+
+
+async def gone(gpu, kernel_id: str) -> bool:
+    return all(s["id"] != kernel_id or s["state"] == "dead" for s in (await gpu("status"))["sessions"])
+
+
+async def test_a_command_that_cannot_be_started_holds_nothing_and_says_that_the_start_failed(kernels, gpu, kernelspec):
+    name = kernelspec("missing", ["/nonexistent/kernel"], metadata={"gpushare": {"gpus": 1}})
+
+    with pytest.raises(HTTPError, match="The kernel did not start"):
+        await kernels.start_kernel(kernel_name=name)
+
+    assert (await gpu("status"))["summary"]["free"] == 2
+
+
+async def test_a_notebooks_metadata_is_its_kernels_demand_and_its_name_the_label(
+    kernels, gpu, jp_serverapp, jp_root_dir
+):
+    folder = Path(jp_root_dir) / "work"
+    folder.mkdir()
+    notebook = {
+        "cells": [],
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"gpushare": {"gpus": 0.5, "memory": "2GiB"}},
+    }
+    (folder / "train.ipynb").write_text(json.dumps(notebook))
+
+    model = await jp_serverapp.session_manager.create_session(
+        path="work/train.ipynb", name="train.ipynb", type="notebook", kernel_name="python3"
+    )
+    session = await gpu("sessions", model["kernel"]["id"])
+
+    assert (session["label"], session["path"]) == ("train.ipynb", "work/train.ipynb")
+    assert (session["demand"]["gpus"], session["demand"]["memory"]) == (0.5, 2 * 2**30)
+
+
+async def test_metadata_that_cannot_be_used_is_left_out_and_the_kernel_starts(kernels, gpu, jp_serverapp, jp_root_dir):
+    notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {"gpushare": {"gpus": "many"}}}
+    (Path(jp_root_dir) / "bad.ipynb").write_text(json.dumps(notebook))
+
+    model = await jp_serverapp.session_manager.create_session(
+        path="bad.ipynb", name="bad.ipynb", type="notebook", kernel_name="python3"
+    )
+
+    assert (await gpu("sessions", model["kernel"]["id"]))["demand"]["gpus"] == 0.1
