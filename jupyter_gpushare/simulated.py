@@ -16,9 +16,9 @@ import time
 import uuid
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
-from .errors import BadDemand, Refused, Unavailable
+from .errors import BadDemand, GPUShareError, Refused, Unavailable
 from .units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = ["Allocation", "allocate", "use", "work"]
 # Share of time the memory is read or written, of the time the device computes.
 MEMORY_UTILIZATION = {"compute": 0.2, "mixed": 0.5, "data": 0.9}
 FIRST_POLL_S, LONGEST_POLL_S, POLL_GROWTH = 0.1, 1.0, 1.3
+TIMEOUT_S = 10.0
 AWAY_S = 60.0  # how long a server may be away before waiting for it ends
 PENDING = ("parked", "not_attached", "unreachable")  # true for a while: what was asked is asked again
 
@@ -107,10 +108,10 @@ class Declared:
         self._channel, self._clock, self._sleep = channel, clock, sleep
         self._keys = itertools.count()
         self._holds: dict[int, int] = {}  # bytes by allocation
-        self._running: dict[str, object] = {}  # the piece of work, as it is told; empty when none runs
+        self._running: dict[str, Any] = {}  # the piece of work, as it is told; empty when none runs
         self._one = threading.Lock()  # a device's session has one piece of work at a time
 
-    def run(self, running: dict[str, object], memory: int) -> float:
+    def run(self, running: dict[str, Any], memory: int) -> float:
         """Tells of the work, waits for its end, tells that it ended. Returns the seconds that took."""
         with self._one:
             began = self._clock()
@@ -129,17 +130,18 @@ class Declared:
                 self._holds.pop(key, None)
                 self._settle()
 
-    def hold(self, memory: int, running: dict[str, object] | None = None) -> int:
+    def hold(self, memory: int, running: dict[str, Any] | None = None) -> int:
         """Takes memory, and starts a piece of work with it. A refusal leaves everything as it was."""
         key = next(self._keys)
-        before = self._running
         self._holds[key] = memory
-        self._running = before if running is None else running
+        if running is not None:
+            self._running = running
         try:
             self.declare()
         except BaseException:
             del self._holds[key]
-            self._running = before
+            if running is not None:
+                self._running = {}
             self._settle()
             raise
         return key
@@ -148,7 +150,7 @@ class Declared:
         if self._holds.pop(key, None) is not None:
             self._settle()
 
-    def declare(self) -> dict[str, object]:
+    def declare(self) -> dict[str, Any]:
         """Tells the device the whole state and returns its answer. Waits while it is parked or the server is away."""
         away_since, pause = None, FIRST_POLL_S
         while True:
@@ -159,34 +161,30 @@ class Declared:
                 if self._clock() - away_since > AWAY_S:
                     raise
             else:
-                if answer.get("ok"):
+                if answer["ok"]:
                     return answer
-                if answer.get("reason") not in PENDING:
-                    raise Refused(str(answer.get("message", "")), reason=str(answer.get("reason") or "refused"))
+                if answer["reason"] not in PENDING:
+                    raise Refused(answer["message"], reason=answer["reason"])
                 away_since = None
             self._sleep(pause)
             pause = min(pause * POLL_GROWTH, LONGEST_POLL_S)
 
     def _settle(self) -> None:
-        """Tells that something ended. What cannot be told now is told with the next state."""
+        """Tells that something ended, as well as that can be told: it is told again with the next state."""
         try:
             self._tell()
-        except Unavailable:
-            pass  # the device forgets this kernel's state with the kernel at the latest
+        except GPUShareError:
+            pass
 
-    def _tell(self) -> dict[str, object]:
-        state = {
-            "do": "simulate",
-            "session": self._channel.session,
-            "memory": sum(self._holds.values()),
-            **self._running,
-        }
-        status, answer = self._channel.call("POST", f"sessions/{self._channel.session}/simulate", state, 10.0)
-        if not isinstance(answer, dict):
-            raise Unavailable(f"The server answered {status} without saying why.")
-        if status == Unavailable.status:
-            raise Unavailable(str(answer.get("message", "The server is not ready.")))
-        return answer if status < 400 else {**answer, "ok": False}
+    def _tell(self) -> dict[str, Any]:
+        from .kernel.client import error_of
+
+        session = self._channel.session
+        state = {"do": "simulate", "session": session, "memory": sum(self._holds.values()), **self._running}
+        status, answer = self._channel.call("POST", f"sessions/{session}/simulate", state, TIMEOUT_S)
+        if status >= 400:
+            raise error_of(status, answer)
+        return answer
 
 
 _declared: Declared | None = None
