@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..model import Device
 from ..node import masks, nvml
-from ..node.backend import BackendAbsent
+from ..node.backend import BackendAbsent, NothingHere
 from ..node.readings import Reader
 from .finding import Finding
 
@@ -25,7 +25,7 @@ class Gpus(NamedTuple):
 
     devices: tuple[Device, ...] = ()
     driver: str | None = None
-    absent: str | None = None  # why it said nothing
+    absent: BackendAbsent | None = None  # why it said nothing
     minors: tuple[int, ...] = ()  # numbers of their files in /dev
 
 
@@ -38,7 +38,7 @@ def driver(root: Path, told: str | None) -> Finding:
         version = told
     if version is not None:
         return Finding(check="driver", state="ok", finding=f"NVIDIA driver {version}.")
-    if _has_nvidia_card(root):
+    if nvml.card_present(root):
         return Finding(
             check="driver",
             state="broken",
@@ -54,17 +54,6 @@ def driver(root: Path, told: str | None) -> Finding:
     )
 
 
-def _has_nvidia_card(root: Path) -> bool:
-    """A display or 3D controller of NVIDIA's on the PCI bus."""
-    for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
-        try:
-            if vendor.read_text().strip() == "0x10de" and vendor.with_name("class").read_text().startswith("0x03"):
-                return True
-        except OSError:
-            continue  # the device left meanwhile
-    return False
-
-
 def ask_nvml(wait_s: float = NVML_WAIT_S) -> Gpus:
     """What NVML says, within a bound: its calls can hang for ever."""
     answers: list[Gpus] = []
@@ -75,14 +64,14 @@ def ask_nvml(wait_s: float = NVML_WAIT_S) -> Gpus:
             found = backend.sample()
             answers.append(_told(nvml.bindings(), found))
         except BackendAbsent as absent:
-            answers.append(Gpus(absent=str(absent)))
+            answers.append(Gpus(absent=absent))
         finally:
             backend.close()
 
     asking = threading.Thread(target=ask, name="gpushare-doctor", daemon=True)
     asking.start()
     asking.join(wait_s)
-    return answers[0] if answers else Gpus(absent=f"NVML did not answer within {wait_s:.0f} s.")
+    return answers[0] if answers else Gpus(absent=BackendAbsent(f"NVML did not answer within {wait_s:.0f} s."))
 
 
 def _told(binding: ModuleType, found: tuple[Device, ...]) -> Gpus:
@@ -103,8 +92,8 @@ def _told(binding: ModuleType, found: tuple[Device, ...]) -> Gpus:
 def library(gpus: Gpus) -> Finding:
     if gpus.absent is None:
         return Finding(check="nvml", state="ok", finding=f"NVML answers (driver {gpus.driver}).")
-    gone = gpus.absent == nvml.ABSENT[nvml.readings.LIBRARY_NOT_FOUND]
-    finding, _, fix = gpus.absent.partition(". ")
+    gone = isinstance(gpus.absent, NothingHere)
+    finding, _, fix = str(gpus.absent).partition(". ")
     return Finding(
         check="nvml", state="missing" if gone else "broken", finding=finding.rstrip(".") + ".", fix=fix or None
     )

@@ -14,6 +14,10 @@ class BackendAbsent(Exception):
     """There is nothing to read here now. The message is what `doctor` and the panel say; it is tried again."""
 
 
+class NothingHere(BackendAbsent):
+    """This machine has no such devices: no fault, and nothing worth waiting for."""
+
+
 class Backend(Protocol):
     """One source of devices: NVML, or simulated ones."""
 

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
@@ -18,7 +19,7 @@ import msgspec
 
 from ..model import Device, DeviceState
 from . import readings
-from .backend import BackendAbsent
+from .backend import BackendAbsent, NothingHere
 from .performance import lookup
 from .readings import Reader
 
@@ -53,9 +54,23 @@ def bindings() -> ModuleType:
     return pynvml
 
 
-def why_absent(error: Any) -> str:
+def card_present(root: Path = Path("/")) -> bool:
+    """Whether a display or 3D controller of NVIDIA's is on the PCI bus."""
+    for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
+        try:
+            if vendor.read_text().strip() == "0x10de" and vendor.with_name("class").read_text().startswith("0x03"):
+                return True
+        except OSError:
+            continue  # the device left meanwhile
+    return False
+
+
+def absent(error: Any) -> BackendAbsent:
     """Cause and fix of an NVMLError that leaves nothing to read."""
-    return ABSENT.get(error.value, f"NVML does not work here: {error}.")
+    if error.value == readings.DRIVER_NOT_LOADED and not card_present():
+        return NothingHere("No NVIDIA GPU here: there is a driver library, but no card on the PCI bus.")
+    message = ABSENT.get(error.value, f"NVML does not work here: {error}.")
+    return NothingHere(message) if error.value == readings.LIBRARY_NOT_FOUND else BackendAbsent(message)
 
 
 class _Known(NamedTuple):
@@ -99,7 +114,7 @@ class NvmlBackend:
         self._clock = clock
         self._nvml: ModuleType | None = None
         self._pid: int | None = None  # the process that opened NVML: a child of it must do so again
-        self._trouble: str | None = None  # why NVML is to be opened again
+        self._trouble: BackendAbsent | None = None  # why NVML is to be opened again
         self._wait, self._retry_at = _RETRY_S[0], 0.0
         self._known: dict[str, _Known] = {}  # every device ever seen
         self._complete: set[str] = set()  # those whose fixed values are all read
@@ -114,20 +129,20 @@ class NvmlBackend:
         if self._nvml is not None and self._pid == os.getpid():
             return self._nvml
         if self._trouble is not None and self._clock() < self._retry_at:
-            raise BackendAbsent(self._trouble)
+            raise type(self._trouble)(str(self._trouble))
         try:
             nvml = bindings()
             try:
                 nvml.nvmlInit()
             except nvml.NVMLError as error:
-                raise BackendAbsent(why_absent(error)) from error
-        except BackendAbsent as absent:
-            self._retry_later(str(absent))
+                raise absent(error) from error
+        except BackendAbsent as nothing:
+            self._retry_later(nothing)
             raise
         self._nvml, self._pid = nvml, os.getpid()
         return nvml
 
-    def _retry_later(self, trouble: str) -> None:
+    def _retry_later(self, trouble: BackendAbsent) -> None:
         self._trouble = trouble
         self._retry_at = self._clock() + self._wait
         self._wait = min(2 * self._wait, _RETRY_S[1])
@@ -160,10 +175,10 @@ class NvmlBackend:
                     same = self._silenced(self._order_at.get(number), error)
                     found |= same
                     silent += [] if same else [error]
-        except BackendAbsent as absent:
+        except BackendAbsent as nothing:
             if not self._known:
                 raise
-            silent.append(_Silent("unknown", str(absent)))
+            silent.append(_Silent("unknown", str(nothing)))
         except _Silent as error:
             silent.append(error)
         devices = self._listed(found, silent)
@@ -178,15 +193,15 @@ class NvmlBackend:
             if self._known:
                 _raise_silent([error.value])
             self.close()
-            self._retry_later(why_absent(error))
-            raise BackendAbsent(why_absent(error)) from error
+            self._retry_later(absent(error))
+            raise absent(error) from error
 
     def _note_trouble(self, devices: tuple[Device, ...]) -> None:
         hurt = [d for d in devices if d.state in ("lost", "failing", "unknown") and d.uuid not in self._replaced_at]
         if not hurt:
             self._trouble, self._wait = None, _RETRY_S[0]
         elif self._trouble is None or self._clock() >= self._retry_at:
-            self._retry_later(hurt[0].reason or hurt[0].state)
+            self._retry_later(BackendAbsent(hurt[0].reason or hurt[0].state))
 
     def _silenced(self, order: tuple[int, ...] | None, error: _Silent) -> dict[str, Device]:
         """The device, or the MIG instances, of a GPU that does not answer."""

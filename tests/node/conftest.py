@@ -39,6 +39,11 @@ class Probe:
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 
+    def end(self, wait_s: float) -> int:
+        """Says that nothing more is asked, and its exit code."""
+        self._process.communicate(timeout=wait_s)
+        return self._process.returncode
+
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()

@@ -1,7 +1,7 @@
 """Run as a process by the tests: reads the library that LD_LIBRARY_PATH names, through the real binding.
 
 Answers a line of JSON to: ``new`` (another backend), ``advance <seconds>``, ``sample [<times>]``, ``fork`` (samples in
-a child), ``rss``, ``gpustat``, ``nvitop``, ``doctor <bound in seconds>``.
+a child), ``rss``, ``gpustat``, ``nvitop``, ``doctor <bound in seconds>``, ``hang``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from typing import Any
 
 import msgspec
 
-from jupyter_gpushare.node.backend import BackendAbsent
+from jupyter_gpushare.node.backend import BackendAbsent, NothingHere
 from jupyter_gpushare.node.nvml import NvmlBackend
 
 now = [1000.0]
@@ -37,7 +39,7 @@ def sample(times: str = "1") -> dict[str, Any]:
         for _ in range(int(times)):
             devices = backend.sample()
     except BackendAbsent as absent:
-        return {"absent": str(absent)}
+        return {"absent": str(absent), "for_good": isinstance(absent, NothingHere)}
     return {"devices": msgspec.to_builtins(devices)}
 
 
@@ -98,10 +100,26 @@ def nvitop() -> list[dict[str, Any]]:
 def doctor(wait_s: str) -> dict[str, Any]:
     from jupyter_gpushare.doctor.machine import ask_nvml
 
-    return msgspec.to_builtins(ask_nvml(float(wait_s))._asdict())
+    told = ask_nvml(float(wait_s))
+    return msgspec.to_builtins(told._replace(absent=told.absent and str(told.absent))._asdict())
 
 
-VERBS = {function.__name__: function for function in (new, advance, sample, fork, rss, gpustat, nvitop, doctor)}
+def hang() -> dict[str, int]:
+    """Starts a sampler whose call never returns, reads it a hundred times and gives it up."""
+    from jupyter_gpushare.node.sampler import Sampler
+
+    sampler = Sampler(NvmlBackend(), time.monotonic, interval_s=0.001)
+    threads = threading.active_count()
+    sampler.start()
+    for _ in range(100):
+        sampler.reading()
+        sampler.wake()
+    more = threading.active_count() - threads
+    sampler.close()
+    return {"threads": more}
+
+
+VERBS = {function.__name__: function for function in (new, advance, sample, fork, rss, gpustat, nvitop, doctor, hang)}
 
 for line in sys.stdin:
     verb, *arguments = line.split()

@@ -47,10 +47,11 @@ def test_a_card_without_a_driver_is_broken_and_no_card_is_only_missing(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("code", "state", "word"), [(18, "broken", "reboot"), (9, "broken", "modprobe"), (12, "missing", "NVIDIA driver")]
+    ("code", "state", "word"),
+    [(18, "broken", "reboot"), (4, "broken", "/dev/nvidiactl"), (12, "missing", "NVIDIA driver")],
 )
 def test_why_nvml_says_nothing_is_found_with_its_fix(code, state, word):
-    found = machine.library(Gpus(absent=machine.nvml.ABSENT[code]))
+    found = machine.library(Gpus(absent=machine.nvml.absent(SimpleNamespace(value=code))))
     assert found.state == state
     assert word in found.fix
 
