@@ -1,5 +1,18 @@
 /** JupyterLab's packages are ES modules, which jest cannot read: they are transformed as our own sources are. */
-const modules = ['@codemirror', '@jupyter', '@jupyterlab', '@lumino', '@microsoft', '@rjsf', 'exenv-es6', 'lib0', 'nanoid', 'vscode-', 'y-', 'yjs'];
+const modules = [
+  '@codemirror',
+  '@jupyter',
+  '@jupyterlab',
+  '@lumino',
+  '@microsoft',
+  '@rjsf',
+  'exenv-es6',
+  'lib0',
+  'nanoid',
+  'vscode-',
+  'y-',
+  'yjs'
+];
 
 module.exports = {
   testEnvironment: 'jsdom',
@@ -10,7 +23,11 @@ module.exports = {
     '\\.[jt]sx?$': [
       '@swc/jest',
       {
-        jsc: { parser: { syntax: 'typescript', tsx: true }, target: 'es2022', transform: { react: { runtime: 'automatic' } } },
+        jsc: {
+          parser: { syntax: 'typescript', tsx: true },
+          target: 'es2022',
+          transform: { react: { runtime: 'automatic' } }
+        },
         module: { type: 'commonjs' }
       }
     ]

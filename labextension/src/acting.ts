@@ -31,7 +31,8 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
     );
     if (sure) {
       const panel = tracker?.find(candidate => kernelOf(candidate) === session.id);
-      await (panel?.sessionContext.session?.kernel?.restart() ?? KernelAPI.restartKernel(session.id, api.settings));
+      await (panel?.sessionContext.session?.kernel?.restart() ??
+        KernelAPI.restartKernel(session.id, api.settings));
     }
   };
 
@@ -52,7 +53,10 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
       }
       const sure = await confirmLoss(
         trans.__('Needs a kernel restart'),
-        trans.__('%1 Its variables would be lost. The GPUs are reserved first; you restart when they are ready.', error.message),
+        trans.__(
+          '%1 Its variables would be lost. The GPUs are reserved first; you restart when they are ready.',
+          error.message
+        ),
         trans.__('Reserve')
       );
       if (sure) {
@@ -96,7 +100,9 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
       case 'what-is-lost':
         await tell(
           trans.__('What is lost?'),
-          trans.__('What lay in the GPU’s memory: tensors and models on it. What the kernel holds in RAM lives on.'),
+          trans.__(
+            'What lay in the GPU’s memory: tensors and models on it. What the kernel holds in RAM lives on.'
+          ),
           trans
         );
         return;

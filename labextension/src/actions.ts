@@ -53,7 +53,18 @@ const ON_CARD: Record<Look, Action[]> = {
 };
 
 /** The ⋯ menu, in order. */
-export const MENU: Action[] = ['keep', 'unkeep', 'let-go', 'park', 'bring-back', 'ask-for-more', 'move', 'why', 'restart', 'stop'];
+export const MENU: Action[] = [
+  'keep',
+  'unkeep',
+  'let-go',
+  'park',
+  'bring-back',
+  'ask-for-more',
+  'move',
+  'why',
+  'restart',
+  'stop'
+];
 
 /** Single keys on a focused row or card. */
 export const KEYS: Record<string, Action> = {

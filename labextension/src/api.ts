@@ -26,14 +26,18 @@ export function createApi(
   makeRequest: MakeRequest = ServerConnection.makeRequest
 ): IApi {
   const client: IClient = { settings, makeRequest };
-  const get = async <T>(path: string): Promise<T> => (await (await respond(client, path)).json()) as T;
+  const get = async <T>(path: string): Promise<T> =>
+    (await (await respond(client, path)).json()) as T;
   const post = (path: string, body: object = {}): Promise<Response> =>
     respond(client, path, { method: 'POST', body: JSON.stringify(body) });
-  const of = (session: string, verb: string): string => `sessions/${encodeURIComponent(session)}/${verb}`;
+  const of = (session: string, verb: string): string =>
+    `sessions/${encodeURIComponent(session)}/${verb}`;
   return {
     ...client,
     status: async (since, signal) => {
-      const response = await respond(client, since === null ? 'status' : `status?since=${since}`, { signal });
+      const response = await respond(client, since === null ? 'status' : `status?since=${since}`, {
+        signal
+      });
       if (response.status === 304 || response.status === 204) {
         return null;
       }
@@ -66,7 +70,10 @@ export function asMaps(reply: IStatusReply): IStatus {
     servers: Object.fromEntries(
       reply.servers.map(server => [
         server.name,
-        { ...server, devices: Object.fromEntries(server.devices.map(device => [device.uuid, device])) }
+        {
+          ...server,
+          devices: Object.fromEntries(server.devices.map(device => [device.uuid, device]))
+        }
       ])
     ),
     sessions: Object.fromEntries(reply.sessions.map(session => [session.id, session]))

@@ -10,7 +10,7 @@ import { useUi } from './components/context';
 import { Glyph, Icon, Rich, vars } from './components/marks';
 import { kernelOf } from './focus';
 import { IHost, LiveWidget } from './live';
-import { IGPUShareModel, ISession } from './tokens';
+import { ISession } from './tokens';
 
 const RESUMED_MS = 5000;
 const MOVED_MS = 60000;
@@ -60,19 +60,26 @@ export class Banner extends LiveWidget {
       return null;
     }
     const moment = { status: snapshot.status, snapshot, now: Date.now() };
-    const banner = bannerOf(session, moment.now < this._until ? this._happening : null, moment, trans);
+    const banner = bannerOf(
+      session,
+      moment.now < this._until ? this._happening : null,
+      moment,
+      trans
+    );
     if (!banner) {
       this._closed = null; // the event is over: the next of its kind shows again
       return null;
     }
-    return banner.kind === this._closed || preferences.banners[banner.kind] === false ? null : banner;
+    return banner.kind === this._closed || preferences.banners[banner.kind] === false
+      ? null
+      : banner;
   }
 
   private _session(): ISession | undefined {
     return this.host.model.snapshot.status?.sessions[kernelOf(this._panel) ?? ''];
   }
 
-  private _onModel(_: IGPUShareModel): void {
+  private _onModel(): void {
     const session = this._session();
     if (session) {
       const happening = this._before?.id === session.id ? happened(this._before, session) : null;
@@ -107,7 +114,9 @@ export class Banner extends LiveWidget {
         label,
         callback: () => {
           if (session && action !== 'retry') {
-            this.host.act(action, session.id).catch((error: Error) => Notification.error(error.message));
+            this.host
+              .act(action, session.id)
+              .catch((error: Error) => Notification.error(error.message));
           }
         }
       }))
@@ -147,7 +156,8 @@ export class Banner extends LiveWidget {
     if (this.parent) {
       MessageLoop.sendMessage(this.parent, Widget.Msg.FitRequest);
     }
-    const scroller = this._panel.content.node.querySelector('.jp-WindowedPanel-outer') ?? this._panel.content.node;
+    const scroller =
+      this._panel.content.node.querySelector('.jp-WindowedPanel-outer') ?? this._panel.content.node;
     if (scroller.scrollTop > 0) {
       scroller.scrollTop += delta;
     }
@@ -175,7 +185,10 @@ export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX
   const { look, tone, text, actions, urgent, progress, closable = true } = banner;
   const seconds = /\*\*0:(\d\d)\*\*/.exec(text)?.[1];
   // A countdown is read out at its start and at ten seconds, never each second.
-  const spoken = seconds && Number(seconds) <= LAST_WORD_S ? text.replace(/0:\d\d/, `0:${LAST_WORD_S}`) : text.replace(/\*\*\d+:\d\d\*\*/, '…');
+  const spoken =
+    seconds && Number(seconds) <= LAST_WORD_S
+      ? text.replace(/0:\d\d/, `0:${LAST_WORD_S}`)
+      : text.replace(/\*\*\d+:\d\d\*\*/, '…');
   return (
     <div className="jp-GPUShare-banner" data-kind={banner.kind} data-tone={tone}>
       <Glyph look={look} />
@@ -192,7 +205,11 @@ export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX
               key={action}
               type="button"
               data-action={action}
-              className={urgent && index === 0 ? 'jp-GPUShare-button jp-GPUShare-primary' : 'jp-GPUShare-button'}
+              className={
+                urgent && index === 0
+                  ? 'jp-GPUShare-button jp-GPUShare-primary'
+                  : 'jp-GPUShare-button'
+              }
               onClick={() => onAct(action)}
             >
               {label}
@@ -201,7 +218,13 @@ export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX
         </div>
       )}
       {closable && (
-        <button type="button" className="jp-GPUShare-iconButton" aria-label={trans.__('Dismiss')} title={trans.__('Dismiss')} onClick={onClose}>
+        <button
+          type="button"
+          className="jp-GPUShare-iconButton"
+          aria-label={trans.__('Dismiss')}
+          title={trans.__('Dismiss')}
+          onClick={onClose}
+        >
           <Icon name="close" />
         </button>
       )}

@@ -42,11 +42,20 @@ const PATIENCE_S = 2;
 
 /** The change between two looks at the same session that is worth a word. */
 export function happened(before: ISession | undefined, after: ISession): Happening {
-  const uuids = (session: ISession): string => session.devices.map(part => part.uuid).sort().join(' ');
+  const uuids = (session: ISession): string =>
+    session.devices
+      .map(part => part.uuid)
+      .sort()
+      .join(' ');
   if (!before || !['active', 'idle', 'bound'].includes(after.state)) {
     return null;
   }
-  if (before.devices.length > 0 && before.state !== 'none' && uuids(before) !== uuids(after) && after.devices.length > 0) {
+  if (
+    before.devices.length > 0 &&
+    before.state !== 'none' &&
+    uuids(before) !== uuids(after) &&
+    after.devices.length > 0
+  ) {
     return ['active', 'idle', 'resuming', 'parking'].includes(before.state) ? 'moved' : null;
   }
   return before.state === 'resuming' ? 'resumed' : null;
@@ -68,7 +77,10 @@ export function bannerOf(
       kind: 'lost',
       look,
       tone: 'bad',
-      text: trans.__('**%1 stopped answering.** Its memory is lost; the kernel and what it holds in RAM live on.', names),
+      text: trans.__(
+        '**%1 stopped answering.** Its memory is lost; the kernel and what it holds in RAM live on.',
+        names
+      ),
       actions: buttons('restart', 'what-is-lost'),
       urgent: true
     };
@@ -81,7 +93,10 @@ export function bannerOf(
       kind: 'restart',
       look,
       tone: 'warn',
-      text: trans.__('**Needs a kernel restart.** %1 Its variables would be lost.', session.next.text),
+      text: trans.__(
+        '**Needs a kernel restart.** %1 Its variables would be lost.',
+        session.next.text
+      ),
       actions: [
         { action: 'restart', label: trans.__('Restart…') },
         { action: 'let-go', label: trans.__('Leave it') }
@@ -102,13 +117,18 @@ export function bannerOf(
       kind: 'none',
       look: 'none',
       tone: 'plain',
-      text: trans.__('**Started without a GPU.** None was free in time. Your place in line is kept.'),
+      text: trans.__(
+        '**Started without a GPU.** None was free in time. Your place in line is kept.'
+      ),
       actions: [{ action: 'let-go', label: trans.__('Stay without') }]
     };
   }
   if (look === 'waiting' && (running(session, 'waiting_s', moment) ?? 0) >= PATIENCE_S) {
     const eta = about(running(session, 'eta_s', moment), trans);
-    const nth = session.queue_position === null ? '' : trans.__(', %1 in line', ordinal(session.queue_position, trans));
+    const nth =
+      session.queue_position === null
+        ? ''
+        : trans.__(', %1 in line', ordinal(session.queue_position, trans));
     return {
       kind: 'waiting',
       look,
@@ -148,8 +168,16 @@ export function bannerOf(
   }
   if (happening) {
     const text =
-      happening === 'moved' ? trans.__('**Moved to %1.** Nothing was lost.', names) : trans.__('**Back on %1.** Nothing was lost.', names);
-    return { kind: 'moved', look: 'active', tone: 'good', text, actions: happening === 'moved' ? [{ action: 'why', label: trans.__('Why?') }] : [] };
+      happening === 'moved'
+        ? trans.__('**Moved to %1.** Nothing was lost.', names)
+        : trans.__('**Back on %1.** Nothing was lost.', names);
+    return {
+      kind: 'moved',
+      look: 'active',
+      tone: 'good',
+      text,
+      actions: happening === 'moved' ? [{ action: 'why', label: trans.__('Why?') }] : []
+    };
   }
   if (snapshot.kind === 'gone') {
     const wait = Math.max(1, Math.ceil(((snapshot.nextTry ?? now) - now) / 1000));
@@ -157,7 +185,10 @@ export function bannerOf(
       kind: 'degraded',
       look: 'warned',
       tone: 'warn',
-      text: trans.__('**The GPU service does not answer.** This notebook is untouched. Next try in %1 s.', wait),
+      text: trans.__(
+        '**The GPU service does not answer.** This notebook is untouched. Next try in %1 s.',
+        wait
+      ),
       actions: [{ action: 'retry', label: trans.__('Try now') }]
     };
   }
@@ -203,7 +234,10 @@ function resuming(session: ISession, trans: TranslationBundle): IBanner {
     kind: 'resuming',
     look: 'resuming',
     tone: 'mine',
-    text: trans.__('**Coming back.** %1Your cell starts right after.', done === null ? '' : `${moved}${rest}. `),
+    text: trans.__(
+      '**Coming back.** %1Your cell starts right after.',
+      done === null ? '' : `${moved}${rest}. `
+    ),
     actions: [],
     progress: done,
     closable: false

@@ -23,7 +23,10 @@ interface ICommandOptions {
   show(): void;
 }
 
-export function addCommands(commands: CommandRegistry, { host, trans, show }: ICommandOptions): void {
+export function addCommands(
+  commands: CommandRegistry,
+  { host, trans, show }: ICommandOptions
+): void {
   const subject = (args: { session?: unknown }): { session: ISession; look: Look } | null => {
     const { snapshot } = host.model;
     const id = typeof args.session === 'string' ? args.session : host.focus.kernel;
@@ -32,18 +35,26 @@ export function addCommands(commands: CommandRegistry, { host, trans, show }: IC
       ? { session, look: lookOf(session, { status: snapshot.status, snapshot, now: Date.now() }) }
       : null;
   };
-  commands.addCommand(SHOW, { label: trans.__('GPU Share'), caption: trans.__('Open or leave the GPU panel'), execute: show });
+  commands.addCommand(SHOW, {
+    label: trans.__('GPU Share'),
+    caption: trans.__('Open or leave the GPU panel'),
+    execute: show
+  });
   for (const action of MENU) {
     commands.addCommand(commandOf(action), {
       label: args => actionLabel(action, subject(args)?.look ?? 'idle', trans),
       isEnabled: args => {
         const found = subject(args);
-        return found !== null && host.model.snapshot.kind === 'ready' && isSensible(action, found.look);
+        return (
+          found !== null && host.model.snapshot.kind === 'ready' && isSensible(action, found.look)
+        );
       },
       execute: async args => {
         const found = subject(args);
         if (found) {
-          await host.act(action, found.session.id).catch((error: Error) => Notification.error(error.message));
+          await host
+            .act(action, found.session.id)
+            .catch((error: Error) => Notification.error(error.message));
         }
       }
     });
@@ -51,7 +62,9 @@ export function addCommands(commands: CommandRegistry, { host, trans, show }: IC
 }
 
 /** Opens the ⋯ menu of a session under (or beside) what asked for it; the focus goes back there. */
-export function createMenu(commands: CommandRegistry): (session: ISession, anchor: Element) => void {
+export function createMenu(
+  commands: CommandRegistry
+): (session: ISession, anchor: Element) => void {
   return (session, anchor) => {
     const menu = new Menu({ commands });
     for (const action of MENU) {

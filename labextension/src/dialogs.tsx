@@ -22,7 +22,12 @@ interface IAskProps {
 /** "0.5" and "2" are usable, "1.5" and "-1" are not: below 1 a part of a GPU, above it whole ones. */
 export function gpusOf(text: string): number | null {
   const value = Number(text.replace(',', '.'));
-  return text.trim() === '' || !Number.isFinite(value) || value < 0 || (value > 1 && !Number.isInteger(value)) ? null : value;
+  return text.trim() === '' ||
+    !Number.isFinite(value) ||
+    value < 0 ||
+    (value > 1 && !Number.isInteger(value))
+    ? null
+    : value;
 }
 
 export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JSX.Element {
@@ -41,7 +46,9 @@ export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JS
         ? trans.__('Memory: GiB greater than 0, or nothing.')
         : '';
   const models = new Set(
-    Object.values(status.servers).flatMap(server => Object.values(server.devices).map(device => modelName(device.model)))
+    Object.values(status.servers).flatMap(server =>
+      Object.values(server.devices).map(device => modelName(device.model))
+    )
   );
   useEffect(() => {
     if (problem || wish === null) {
@@ -57,7 +64,12 @@ export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JS
     onChange(next);
     const timer = setTimeout(() => {
       api.estimate(next).then(
-        eta => setEstimate(eta !== null && eta <= 0 ? trans.__('Starts now.') : trans.__('Waits: %1.', about(eta, trans))),
+        eta =>
+          setEstimate(
+            eta !== null && eta <= 0
+              ? trans.__('Starts now.')
+              : trans.__('Waits: %1.', about(eta, trans))
+          ),
         (error: Error) => setEstimate(error.message)
       );
     }, 300);
@@ -67,9 +79,19 @@ export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JS
   return (
     <div className="jp-GPUShare jp-GPUShare-ask">
       <label htmlFor={`${id}gpus`}>{trans.__('GPUs')}</label>
-      <input id={`${id}gpus`} inputMode="decimal" value={gpus} onChange={event => setGpus(event.target.value)} />
+      <input
+        id={`${id}gpus`}
+        inputMode="decimal"
+        value={gpus}
+        onChange={event => setGpus(event.target.value)}
+      />
       <label htmlFor={`${id}memory`}>{trans.__('Memory, GiB')}</label>
-      <input id={`${id}memory`} inputMode="decimal" value={memory} onChange={event => setMemory(event.target.value)} />
+      <input
+        id={`${id}memory`}
+        inputMode="decimal"
+        value={memory}
+        onChange={event => setMemory(event.target.value)}
+      />
       <label htmlFor={`${id}model`}>{trans.__('Model')}</label>
       <select id={`${id}model`} value={model} onChange={event => setModel(event.target.value)}>
         <option value="">{trans.__('any')}</option>
@@ -80,7 +102,12 @@ export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JS
         ))}
       </select>
       <label htmlFor={`${id}exclusive`}>{trans.__('Nobody beside me')}</label>
-      <input id={`${id}exclusive`} type="checkbox" checked={exclusive} onChange={event => setExclusive(event.target.checked)} />
+      <input
+        id={`${id}exclusive`}
+        type="checkbox"
+        checked={exclusive}
+        onChange={event => setExclusive(event.target.checked)}
+      />
       <p role="status">{problem || estimate || '\u00a0'}</p>
     </div>
   );
@@ -95,7 +122,13 @@ export async function askForMore(
 ): Promise<IDemand | null> {
   let wish = session.demand;
   const body = ReactWidget.create(
-    <AskForm demand={session.demand} status={status} api={api} trans={trans} onChange={demand => (wish = demand)} />
+    <AskForm
+      demand={session.demand}
+      status={status}
+      api={api}
+      trans={trans}
+      onChange={demand => (wish = demand)}
+    />
   );
   const { button } = await showDialog({
     title: trans.__('Ask for more'),
@@ -106,7 +139,11 @@ export async function askForMore(
 }
 
 /** Where to move: the uuid, or null. */
-export async function askWhere(session: ISession, status: IStatus, trans: TranslationBundle): Promise<string | null> {
+export async function askWhere(
+  session: ISession,
+  status: IStatus,
+  trans: TranslationBundle
+): Promise<string | null> {
   const own = new Set(session.devices.map(part => part.uuid));
   const places = serversInOrder(status).flatMap(server =>
     Object.values(server.devices)
@@ -144,6 +181,10 @@ export function tell(title: string, body: string, trans: TranslationBundle): Pro
 
 /** Only for what loses something. */
 export async function confirmLoss(title: string, body: string, label: string): Promise<boolean> {
-  const { button } = await showDialog({ title, body, buttons: [Dialog.cancelButton(), Dialog.warnButton({ label })] });
+  const { button } = await showDialog({
+    title,
+    body,
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label })]
+  });
   return button.accept;
 }

@@ -31,7 +31,14 @@ export function occupied(used: number | null, total: number | null): string {
 
 /** "0.75", "3", "2.5": an amount of devices. */
 export function devices(count: number): string {
-  return number(count, Number.isInteger(Math.round(count * 100) / 100) ? 0 : Number.isInteger(Math.round(count * 1000) / 100) ? 1 : 2);
+  return number(
+    count,
+    Number.isInteger(Math.round(count * 100) / 100)
+      ? 0
+      : Number.isInteger(Math.round(count * 1000) / 100)
+        ? 1
+        : 2
+  );
 }
 
 /** "1.4 GPU-h", "90 GPU-s" below a tenth of an hour. */
@@ -40,7 +47,9 @@ export function charged(gpuSeconds: number | null): string {
     return UNREAD;
   }
   const hours = gpuSeconds / 3600;
-  return hours < 0.1 ? `${number(Math.round(gpuSeconds))} GPU-s` : `${number(hours, hours < 99.95 ? 1 : 0)} GPU-h`;
+  return hours < 0.1
+    ? `${number(Math.round(gpuSeconds))} GPU-s`
+    : `${number(hours, hours < 99.95 ? 1 : 0)} GPU-h`;
 }
 
 /** "0:24", only for a running countdown. */
@@ -60,12 +69,16 @@ export function about(seconds: number | null, trans: TranslationBundle): string 
   if (seconds < 60) {
     return trans.__('under a minute');
   }
-  return seconds > 90 * 60 ? trans.__('more than an hour') : trans.__('about %1 min', number(Math.round(seconds / 60)));
+  return seconds > 90 * 60
+    ? trans.__('more than an hour')
+    : trans.__('about %1 min', number(Math.round(seconds / 60)));
 }
 
 /** "about 2 s", and from a minute on as `about`: for what comes soon. */
 export function soon(seconds: number, trans: TranslationBundle): string {
-  return seconds < 60 ? trans.__('about %1 s', number(Math.max(1, Math.round(seconds)))) : about(seconds, trans);
+  return seconds < 60
+    ? trans.__('about %1 s', number(Math.max(1, Math.round(seconds))))
+    : about(seconds, trans);
 }
 
 /** "50 s", "3 min", "2 h": how long something has lasted or lasts. */
@@ -103,7 +116,10 @@ export function ordinal(place: number, trans: TranslationBundle): string {
     two: trans.__('%1nd', place),
     few: trans.__('%1rd', place)
   };
-  return endings[new Intl.PluralRules('en', { type: 'ordinal' }).select(place)] ?? trans.__('%1th', place);
+  return (
+    endings[new Intl.PluralRules('en', { type: 'ordinal' }).select(place)] ??
+    trans.__('%1th', place)
+  );
 }
 
 /** "A100 80GB" of "NVIDIA A100-SXM4-80GB": what tells one card from another. */
@@ -117,7 +133,9 @@ export function modelName(model: string): string {
 
 /** "A100", "RTX 4090": the shortest name that people know it by. */
 export function shortModel(model: string): string {
-  return modelName(model).replace(/\s\d+GB\b/i, '').replace(/\sMIG\s.*$/, '');
+  return modelName(model)
+    .replace(/\s\d+GB\b/i, '')
+    .replace(/\sMIG\s.*$/, '');
 }
 
 /** A name in two parts: the first gives way when room is short, the second stays. `.ipynb` is dropped. */

@@ -1,8 +1,7 @@
 /** The plugins: the model, and what shows it. Everything but the model is optional, so that other shells can use it. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, IToolbarWidgetRegistry, MainAreaWidget } from '@jupyterlab/apputils';
-import { DocumentRegistry } from '@jupyterlab/docregistry';
-import { INotebookModel, INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -32,7 +31,10 @@ const modelPlugin: JupyterFrontEndPlugin<IGPUShareModel> = {
   provides: IGPUShareModel,
   activate: (app: JupyterFrontEnd): IGPUShareModel => {
     const { serverSettings } = app.serviceManager;
-    return new GPUShareModel({ api: createApi(serverSettings), tabs: new Tabs(serverSettings.baseUrl) });
+    return new GPUShareModel({
+      api: createApi(serverSettings),
+      tabs: new Tabs(serverSettings.baseUrl)
+    });
   }
 };
 
@@ -118,9 +120,13 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       rank: 90
     });
 
-    toolbar?.addFactory<NotebookPanel>('Notebook', 'gpushare', notebook => new ToolItem(host, notebook));
+    toolbar?.addFactory<NotebookPanel>(
+      'Notebook',
+      'gpushare',
+      notebook => new ToolItem(host, notebook)
+    );
     app.docRegistry.addWidgetExtension('Notebook', {
-      createNew(notebook: NotebookPanel, _context: DocumentRegistry.IContext<INotebookModel>): IDisposable {
+      createNew(notebook: NotebookPanel): IDisposable {
         const banner: Widget = new Banner(host, notebook);
         notebook.contentHeader.addWidget(banner);
         return new DisposableDelegate(() => banner.dispose());
@@ -138,7 +144,9 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         loaded.changed.connect(apply);
         apply();
       })
-      .catch((reason: unknown) => console.warn('jupyter-gpushare keeps its default settings:', reason));
+      .catch((reason: unknown) =>
+        console.warn('jupyter-gpushare keeps its default settings:', reason)
+      );
   }
 };
 

@@ -55,7 +55,8 @@ export abstract class LiveWidget extends ReactWidget {
   protected abstract draw(): ReactNode;
 
   protected override render(): ReactElement {
-    const { model, focus, trans, preferences, act, openMenu, reveal, openSettings, runCheck } = this.host;
+    const { model, focus, trans, preferences, act, openMenu, reveal, openSettings, runCheck } =
+      this.host;
     this._drawnAt = Date.now();
     const ui = {
       snapshot: model.snapshot,

@@ -19,7 +19,14 @@ const QUIET_MS = 60000; // a stream silent for longer is taken for dead and resu
 const RECONNECT_MS = 1000; // between the end of a stream and its continuation
 const MAX_WAIT_S = 60;
 
-const EMPTY: ISnapshot = { kind: 'loading', status: null, heard: {}, traces: {}, at: null, nextTry: null };
+const EMPTY: ISnapshot = {
+  kind: 'loading',
+  status: null,
+  heard: {},
+  traces: {},
+  at: null,
+  nextTry: null
+};
 
 /** The answers that mean "not here", as opposed to "not now". */
 const ABSENT = [401, 403, 404, 405, 501];
@@ -119,7 +126,10 @@ export class GPUShareModel implements IGPUShareModel {
     let timer = setTimeout(abort, FIRST_EVENT_MS);
     try {
       const response = await this._api.events(this._status ? this._lastId : null, attempt.signal);
-      if (!response.body || !response.headers.get('Content-Type')?.startsWith('text/event-stream')) {
+      if (
+        !response.body ||
+        !response.headers.get('Content-Type')?.startsWith('text/event-stream')
+      ) {
         return false;
       }
       const onBytes = (): void => {
@@ -129,7 +139,9 @@ export class GPUShareModel implements IGPUShareModel {
       };
       const reading = readEvents(response.body, onBytes);
       const aborted = new Promise<never>((_, reject) =>
-        attempt.signal.addEventListener('abort', () => reject(new DOMException('Aborted', 'AbortError')))
+        attempt.signal.addEventListener('abort', () =>
+          reject(new DOMException('Aborted', 'AbortError'))
+        )
       );
       for (;;) {
         const { done, value } = await Promise.race([reading.next(), aborted]);

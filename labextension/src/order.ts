@@ -24,12 +24,16 @@ export function inOrder(moment: IMoment, mine = true): ISession[] {
   const rank = (session: ISession): number => RANK[lookOf(session, moment)];
   return Object.values(moment.status.sessions)
     .filter(session => session.mine === mine)
-    .sort((a, b) => rank(a) - rank(b) || a.label.localeCompare(b.label) || a.id.localeCompare(b.id));
+    .sort(
+      (a, b) => rank(a) - rank(b) || a.label.localeCompare(b.label) || a.id.localeCompare(b.id)
+    );
 }
 
 /** Servers by name, as they always stand: live values never move a row. */
 export function serversInOrder(status: IStatus): IServer[] {
-  return Object.values(status.servers).sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+  return Object.values(status.servers).sort((a, b) =>
+    a.name.localeCompare(b.name, undefined, { numeric: true })
+  );
 }
 
 export interface ITotals {
@@ -59,5 +63,7 @@ export function totals(status: IStatus): ITotals {
 
 /** Does the session hold a device now? */
 export function holds(session: ISession): boolean {
-  return ['active', 'idle', 'parking', 'resuming'].includes(session.state) && session.devices.length > 0;
+  return (
+    ['active', 'idle', 'parking', 'resuming'].includes(session.state) && session.devices.length > 0
+  );
 }

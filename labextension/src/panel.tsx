@@ -19,7 +19,9 @@ export class GPUSharePanel extends LiveWidget {
 
   /** Puts the focus on the card, or else on the first thing that takes it. */
   focusFirst(): void {
-    this.node.querySelector<HTMLElement>('.jp-GPUShare-card, [data-stop][tabindex="0"], button')?.focus();
+    this.node
+      .querySelector<HTMLElement>('.jp-GPUShare-card, [data-stop][tabindex="0"], button')
+      ?.focus();
   }
 
   protected draw(): ReactNode {

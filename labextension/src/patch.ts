@@ -9,14 +9,13 @@ export function mergePatch(target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) {
     return patch;
   }
-  const result: Record<string, unknown> = isObject(target) ? { ...target } : {};
+  const result = new Map(Object.entries(isObject(target) ? target : {}));
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) {
-      delete result[key];
+      result.delete(key);
     } else {
-      result[key] = mergePatch(result[key], value);
+      result.set(key, mergePatch(result.get(key), value));
     }
   }
-  return result;
+  return Object.fromEntries(result);
 }
-

@@ -27,7 +27,11 @@ export interface IClient {
  *
  * Raises Refusal for an answer that is not 2xx or 304, NetworkError where there is none.
  */
-export async function respond(client: IClient, path: string, init: RequestInit = {}): Promise<Response> {
+export async function respond(
+  client: IClient,
+  path: string,
+  init: RequestInit = {}
+): Promise<Response> {
   const url = URLExt.join(client.settings.baseUrl, API, path);
   const looked = url + (url.includes('?') ? '&' : '?') + 'no_track_activity=1';
   let response: Response;

@@ -6,7 +6,17 @@
  */
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { about, clock, memory, ordinal, percent, shortModel, soon, span, timeOfDay } from './format';
+import {
+  about,
+  clock,
+  memory,
+  ordinal,
+  percent,
+  shortModel,
+  soon,
+  span,
+  timeOfDay
+} from './format';
 import { ISession } from './tokens';
 import { IMoment, meanOf, neighbours, place, running, someoneWaits, whereabouts } from './view';
 
@@ -45,7 +55,10 @@ export interface IAppearance {
 type Texts = Omit<IAppearance, 'look'>;
 
 export function lookOf(session: ISession, moment: IMoment): Look {
-  if ((session.state === 'none' || session.state === 'waiting') && session.next?.code === 'refused') {
+  if (
+    (session.state === 'none' || session.state === 'waiting') &&
+    session.next?.code === 'refused'
+  ) {
     return 'refused';
   }
   if (session.state !== 'idle') {
@@ -79,7 +92,11 @@ export function progress(session: ISession): number | null {
   return moved === null || !parked ? null : Math.min(1, moved / parked);
 }
 
-export function appearance(session: ISession, moment: IMoment, trans: TranslationBundle): IAppearance {
+export function appearance(
+  session: ISession,
+  moment: IMoment,
+  trans: TranslationBundle
+): IAppearance {
   const look = lookOf(session, moment);
   return { look, ...TEXTS[look](session, moment, trans) };
 }
@@ -94,9 +111,13 @@ const TEXTS: Record<Look, Say> = {
       label: trans.__('Waiting'),
       word: trans.__('In line · %1', eta),
       sentence: wanted(session, trans),
-      next: startedWithout(session) ? (session.next?.text ?? '') : trans.__('Starts by itself; your cell waits.'),
+      next: startedWithout(session)
+        ? (session.next?.text ?? '')
+        : trans.__('Starts by itself; your cell waits.'),
       figure: nth,
-      short: nth ? trans.__('%1 in line · %2', nth, eta.replace(/^\D+(?=\d)/, '')) : trans.__('In line')
+      short: nth
+        ? trans.__('%1 in line · %2', nth, eta.replace(/^\D+(?=\d)/, ''))
+        : trans.__('In line')
     };
   },
   bound: (session, moment, trans) => {
@@ -127,7 +148,12 @@ const TEXTS: Record<Look, Say> = {
     const parked = left === null ? '' : trans.__('May be parked in %1', span(left, trans));
     return {
       ...holding(session, moment, trans),
-      word: idleWord(session, moment, left === null ? trans.__('stays while nobody waits') : lower(parked), trans),
+      word: idleWord(
+        session,
+        moment,
+        left === null ? trans.__('stays while nobody waits') : lower(parked),
+        trans
+      ),
       next:
         left === null
           ? trans.__('Stays while nobody waits.')
@@ -144,7 +170,8 @@ const TEXTS: Record<Look, Say> = {
         ? trans.__('Given on in **%1**', left)
         : trans.__('Parked in **%1**', left);
     const idle = running(session, 'idle_s', moment);
-    const text = idle === null ? countdown : `${countdown} · ${trans.__('idle %1', span(idle, trans))}`;
+    const text =
+      idle === null ? countdown : `${countdown} · ${trans.__('idle %1', span(idle, trans))}`;
     return {
       ...holding(session, moment, trans),
       label: stops(session) ? trans.__('Idle, will be stopped') : trans.__('Idle, will be parked'),
@@ -223,7 +250,14 @@ const TEXTS: Record<Look, Say> = {
       ago === null
         ? trans.__('Ended · GPU given back')
         : trans.__('Ended · GPU given back %1 ago', span(ago, trans));
-    return { label: trans.__('Ended'), word: text, sentence: text, next: '', figure: '', short: trans.__('Ended') };
+    return {
+      label: trans.__('Ended'),
+      word: text,
+      sentence: text,
+      next: '',
+      figure: '',
+      short: trans.__('Ended')
+    };
   },
   none: (_session, _moment, trans) => {
     const text = trans.__('Runs without a GPU');
@@ -264,9 +298,15 @@ function lower(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);
 }
 
-function where(session: ISession, { status }: IMoment, trans: TranslationBundle): { names: string; model: string } {
+function where(
+  session: ISession,
+  { status }: IMoment,
+  trans: TranslationBundle
+): { names: string; model: string } {
   const found = whereabouts(status, session);
-  return found ? { names: found.names, model: `, ${found.model}` } : { names: trans.__('its GPU'), model: '' };
+  return found
+    ? { names: found.names, model: `, ${found.model}` }
+    : { names: trans.__('its GPU'), model: '' };
 }
 
 /** What bound, active and idle sessions have in common: the share and the card's model. */
@@ -278,7 +318,11 @@ function shares(session: ISession, { status }: IMoment): { figure: string; short
   return { figure, short: count > 1 ? `${count} × ${model}` : `${model} · ${figure}` };
 }
 
-function holding(session: ISession, moment: IMoment, trans: TranslationBundle): Omit<Texts, 'word' | 'next'> {
+function holding(
+  session: ISession,
+  moment: IMoment,
+  trans: TranslationBundle
+): Omit<Texts, 'word' | 'next'> {
   const { names, model } = where(session, moment, trans);
   return {
     label: trans.__('Idle'),
@@ -287,7 +331,12 @@ function holding(session: ISession, moment: IMoment, trans: TranslationBundle): 
   };
 }
 
-function idleWord(session: ISession, moment: IMoment, then: string, trans: TranslationBundle): string {
+function idleWord(
+  session: ISession,
+  moment: IMoment,
+  then: string,
+  trans: TranslationBundle
+): string {
   const idle = running(session, 'idle_s', moment);
   return `${idle === null ? trans.__('Idle') : trans.__('Idle %1', span(idle, trans))} · ${then}`;
 }
@@ -296,7 +345,8 @@ function idleWord(session: ISession, moment: IMoment, then: string, trans: Trans
 function wanted(session: ISession, trans: TranslationBundle): string {
   const { gpus, constraints } = session.demand;
   const count = Math.ceil(gpus);
-  const what = count > 1 ? trans.__('Waiting for **%1 GPUs**', count) : trans.__('Waiting for **a GPU**');
+  const what =
+    count > 1 ? trans.__('Waiting for **%1 GPUs**', count) : trans.__('Waiting for **a GPU**');
   const model = constraints?.model ? trans.__(', any %1', constraints.model) : '';
   return what + model + (constraints?.server ? trans.__(' on %1', constraints.server) : '');
 }

@@ -39,7 +39,10 @@ const NO_DEVICE: Partial<IDevice> = {
 const TRACE_POINTS = 60;
 const TRACE_STEP_MS = 2000;
 
-function mapValues<T, U>(map: Record<string, T> | undefined, change: (value: T) => U): Record<string, U> {
+function mapValues<T, U>(
+  map: Record<string, T> | undefined,
+  change: (value: T) => U
+): Record<string, U> {
   return Object.fromEntries(Object.entries(map ?? {}).map(([key, value]) => [key, change(value)]));
 }
 
@@ -87,7 +90,8 @@ export function traced(
   before: number | null,
   now: number
 ): Record<string, ITrace> {
-  const steps = before === null ? 1 : Math.floor(now / TRACE_STEP_MS) - Math.floor(before / TRACE_STEP_MS);
+  const steps =
+    before === null ? 1 : Math.floor(now / TRACE_STEP_MS) - Math.floor(before / TRACE_STEP_MS);
   if (steps < 1) {
     return traces;
   }
@@ -112,5 +116,7 @@ export function traced(
 
 /** Fraction of the device's memory in use; null where either figure was not read. */
 export function occupancy(device: IDevice): number | null {
-  return device.memory_used === null || !device.memory_total ? null : device.memory_used / device.memory_total;
+  return device.memory_used === null || !device.memory_total
+    ? null
+    : device.memory_used / device.memory_total;
 }

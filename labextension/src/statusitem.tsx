@@ -31,7 +31,11 @@ export class StatusItem extends LiveWidget {
     const texts = session && appearance(session, moment, trans);
     const mine =
       session && device && WITH_SHARE.includes(texts?.look ?? 'none')
-        ? trans.__('GPU %1 of %2', percent(meanOf(session, one => one.share)), shortModel(device.model))
+        ? trans.__(
+            'GPU %1 of %2',
+            percent(meanOf(session, one => one.share)),
+            shortModel(device.model)
+          )
         : texts?.short;
     return (
       <button type="button" title={trans.__('Open the GPU panel')} onClick={openPanel}>

@@ -162,7 +162,13 @@ export interface IWhy {
 }
 
 /** The durations of a session that run on between two messages. */
-export const DURATIONS = ['idle_s', 'reclaim_in_s', 'pinned_until_s', 'eta_s', 'waiting_s'] as const;
+export const DURATIONS = [
+  'idle_s',
+  'reclaim_in_s',
+  'pinned_until_s',
+  'eta_s',
+  'waiting_s'
+] as const;
 export type Duration = (typeof DURATIONS)[number];
 
 /** For each session and duration: when (ms of Date.now) its value was last heard. */

@@ -84,7 +84,8 @@ class CardPopup extends LiveWidget {
   }
 
   handleEvent(event: Event): void {
-    const inside = this.node.contains(event.target as Node) || this._anchor.contains(event.target as Node);
+    const inside =
+      this.node.contains(event.target as Node) || this._anchor.contains(event.target as Node);
     if (event instanceof KeyboardEvent ? event.key === 'Escape' : !inside) {
       this.dispose();
       this._anchor.querySelector('button')?.focus();

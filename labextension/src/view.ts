@@ -16,12 +16,19 @@ export interface IPlace {
 }
 
 /** The value of a running duration at this moment; counts down, or up for `idle_s` and `waiting_s`. */
-export function running(session: ISession, field: Duration, { snapshot, now }: IMoment): number | null {
+export function running(
+  session: ISession,
+  field: Duration,
+  { snapshot, now }: IMoment
+): number | null {
   const value = session[field];
   if (value === null) {
     return null;
   }
-  const passed = snapshot.kind === 'ready' ? Math.max(0, now - (snapshot.heard[session.id]?.[field] ?? now)) / 1000 : 0;
+  const passed =
+    snapshot.kind === 'ready'
+      ? Math.max(0, now - (snapshot.heard[session.id]?.[field] ?? now)) / 1000
+      : 0;
   return field === 'idle_s' || field === 'waiting_s' ? value + passed : Math.max(0, value - passed);
 }
 
@@ -37,12 +44,19 @@ export function place(status: IStatus, uuid: string): IPlace | null {
 
 /** "GPU 2", with its server where there are several. */
 export function deviceName(status: IStatus, { server, device }: IPlace): string {
-  return Object.keys(status.servers).length > 1 ? `GPU ${device.index}, ${server.name}` : `GPU ${device.index}`;
+  return Object.keys(status.servers).length > 1
+    ? `GPU ${device.index}, ${server.name}`
+    : `GPU ${device.index}`;
 }
 
 /** "GPU 2", "GPUs 0, 1"; null: none that is known. */
-export function whereabouts(status: IStatus, session: ISession): { names: string; model: string } | null {
-  const places = session.devices.map(part => place(status, part.uuid)).filter(found => found !== null);
+export function whereabouts(
+  status: IStatus,
+  session: ISession
+): { names: string; model: string } | null {
+  const places = session.devices
+    .map(part => place(status, part.uuid))
+    .filter(found => found !== null);
   const [first] = places;
   if (!first) {
     return null;
@@ -50,7 +64,10 @@ export function whereabouts(status: IStatus, session: ISession): { names: string
   const names =
     places.length === 1
       ? deviceName(status, first)
-      : `GPUs ${places.map(found => found.device.index).sort((a, b) => a - b).join(', ')}`;
+      : `GPUs ${places
+          .map(found => found.device.index)
+          .sort((a, b) => a - b)
+          .join(', ')}`;
   return { names, model: modelName(first.device.model) };
 }
 
@@ -95,7 +112,9 @@ export function someoneWaits(status: IStatus, session: ISession): boolean {
 
 /** May take sessions now: healthy, in the pool, nothing on it that is not managed. */
 export function isOffered(server: IServer, device: IDevice): boolean {
-  return server.state !== 'down' && device.in_pool && device.state === 'healthy' && !isForeign(device);
+  return (
+    server.state !== 'down' && device.in_pool && device.state === 'healthy' && !isForeign(device)
+  );
 }
 
 /** Holds memory of processes that belong to no notebook, and would not be safe to lend. */
@@ -112,5 +131,7 @@ export function unmanaged(device: IDevice): number | null {
 
 /** Fraction of the device that is free; null where it is unknown or not offered. */
 export function freeShare(server: IServer, device: IDevice): number | null {
-  return device.allocated === null || !isOffered(server, device) ? null : Math.max(0, 1 - device.allocated);
+  return device.allocated === null || !isOffered(server, device)
+    ? null
+    : Math.max(0, 1 - device.allocated);
 }

@@ -30,7 +30,11 @@ export class WhyView extends LiveWidget {
     if (this._failure !== null) {
       return <p className="jp-GPUShare-note">{this._failure}</p>;
     }
-    return this._why ? <Why session={session} why={this._why} /> : <p className="jp-GPUShare-note">{trans.__('Asking the GPU service…')}</p>;
+    return this._why ? (
+      <Why session={session} why={this._why} />
+    ) : (
+      <p className="jp-GPUShare-note">{trans.__('Asking the GPU service…')}</p>
+    );
   }
 
   private async _ask(): Promise<void> {

@@ -69,7 +69,11 @@ export function device(index: number, more: Partial<IDevice> = {}): IDevice {
   };
 }
 
-export function status(sessions: ISession[], devices = [device(0), device(1)], more: Partial<IStatus> = {}): IStatus {
+export function status(
+  sessions: ISession[],
+  devices = [device(0), device(1)],
+  more: Partial<IStatus> = {}
+): IStatus {
   return {
     version: '0.1.0',
     rev: 1,
@@ -79,7 +83,12 @@ export function status(sessions: ISession[], devices = [device(0), device(1)], m
     admin: false,
     degraded: [],
     servers: {
-      alpha: { name: 'alpha', state: 'up', age_s: 0.3, devices: Object.fromEntries(devices.map(one => [one.uuid, one])) }
+      alpha: {
+        name: 'alpha',
+        state: 'up',
+        age_s: 0.3,
+        devices: Object.fromEntries(devices.map(one => [one.uuid, one]))
+      }
     },
     sessions: Object.fromEntries(sessions.map(one => [one.id, one])),
     queue: [],

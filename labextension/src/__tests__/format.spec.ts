@@ -92,6 +92,9 @@ test.each([
 });
 
 test('of a long name the end stays, and .ipynb is dropped', () => {
-  expect(format.nameParts('finetune_llama3-8b_lora-r16_v7-final.ipynb')).toEqual(['finetune_llama3-8b_lora-r16', '_v7-final']);
+  expect(format.nameParts('finetune_llama3-8b_lora-r16_v7-final.ipynb')).toEqual([
+    'finetune_llama3-8b_lora-r16',
+    '_v7-final'
+  ]);
   expect(format.nameParts('mnist.ipynb')).toEqual(['mnist', '']);
 });

@@ -3,13 +3,21 @@ import { appearance, lookOf, progress } from '../states';
 import { ISession } from '../tokens';
 import { device, GIB, moment, NOW, part, session, status, trans } from './builders';
 
-function shown(of: ISession, devices = [device(0), device(1)], queue: (string | null)[] = []): ReturnType<typeof appearance> {
+function shown(
+  of: ISession,
+  devices = [device(0), device(1)],
+  queue: (string | null)[] = []
+): ReturnType<typeof appearance> {
   return appearance(of, moment(status([of], devices, { queue })), trans);
 }
 
 test('waiting: place and time in the row, what was asked for on the card', () => {
   const texts = shown(
-    session('waiting', { queue_position: 3, eta_s: 240, demand: { gpus: 2, constraints: { model: 'A100' } } })
+    session('waiting', {
+      queue_position: 3,
+      eta_s: 240,
+      demand: { gpus: 2, constraints: { model: 'A100' } }
+    })
   );
   expect(texts).toEqual({
     look: 'waiting',
@@ -47,10 +55,16 @@ test('active with one neighbour, alone, and with all it may have', () => {
   expect(shown(session('active'), [device(0, { other_shares: [0.2] })]).next).toBe(
     'Grows when the other notebook on GPU 0 pauses.'
   );
-  expect(shown(session('active'), [device(0, { other_shares: [0.2] })]).word).toBe('Computing on GPU 0 · shared with 1 other');
+  expect(shown(session('active'), [device(0, { other_shares: [0.2] })]).word).toBe(
+    'Computing on GPU 0 · shared with 1 other'
+  );
   expect(shown(session('active')).next).toBe('Grows as the cell needs more.');
-  expect(shown(session('active', { devices: [part(0, 1)] })).next).toBe('All of it is yours for now.');
-  expect(shown(session('active', { borrowed: true })).next).toBe('Borrowed: its holders may want it back.');
+  expect(shown(session('active', { devices: [part(0, 1)] })).next).toBe(
+    'All of it is yours for now.'
+  );
+  expect(shown(session('active', { borrowed: true })).next).toBe(
+    'Borrowed: its holders may want it back.'
+  );
 });
 
 test('active on two devices names both', () => {
@@ -82,7 +96,9 @@ test('idle within the notice is warned, with a running countdown first', () => {
 });
 
 test('the notice before a stop is the longer one and says stopped', () => {
-  const texts = shown(session('idle', { idle_s: 310, reclaim_in_s: 200, next: { code: 'stop', text: '', in_s: 200 } }));
+  const texts = shown(
+    session('idle', { idle_s: 310, reclaim_in_s: 200, next: { code: 'stop', text: '', in_s: 200 } })
+  );
   expect(texts.look).toBe('warned');
   expect(texts.short).toBe('Stopped in 3:20');
 });
@@ -97,7 +113,9 @@ test('idle and kept says until when', () => {
 });
 
 test('parked: how much waits, and how soon it is back', () => {
-  const texts = shown(session('parked', { parked_bytes: 6.1 * GIB, next: { code: 'cell', text: '', in_s: 2 } }));
+  const texts = shown(
+    session('parked', { parked_bytes: 6.1 * GIB, next: { code: 'cell', text: '', in_s: 2 } })
+  );
   expect(texts.word).toBe('Parked · 6.1 GiB in host memory');
   expect(texts.sentence).toBe('Parked; **6.1 GiB** wait in host memory');
   expect(texts.next).toBe('Run a cell and they come back, in about 2 s.');
@@ -123,12 +141,18 @@ test('a move whose progress was not read shows no figure', () => {
 });
 
 test('parking', () => {
-  expect(shown(session('parking', { parked_bytes: 10 * GIB, moved_bytes: 5 * GIB })).word).toBe('Being parked · 50%');
+  expect(shown(session('parking', { parked_bytes: 10 * GIB, moved_bytes: 5 * GIB })).word).toBe(
+    'Being parked · 50%'
+  );
 });
 
 test('dead, none, lost', () => {
   expect(shown(session('dead', { idle_s: 130 })).word).toBe('Ended · GPU given back 2 min ago');
-  expect(shown(session('none'))).toMatchObject({ word: 'Runs without a GPU', next: 'Ask for one at any time.', short: 'No GPU' });
+  expect(shown(session('none'))).toMatchObject({
+    word: 'Runs without a GPU',
+    next: 'Ask for one at any time.',
+    short: 'No GPU'
+  });
   expect(shown(session('lost'))).toMatchObject({
     word: 'GPU 0 stopped answering',
     sentence: '**GPU 0** stopped answering; its memory is lost',
@@ -141,14 +165,21 @@ test('not granted: the message of the server', () => {
     message: 'Not granted. You asked for 4 GPUs; your limit is 2.',
     next: { code: 'refused', text: 'You keep what you have.', in_s: null }
   });
-  expect(shown(refused)).toMatchObject({ look: 'refused', word: 'Not granted', sentence: refused.message, next: 'You keep what you have.' });
+  expect(shown(refused)).toMatchObject({
+    look: 'refused',
+    word: 'Not granted',
+    sentence: refused.message,
+    next: 'You keep what you have.'
+  });
 });
 
 test('with several servers a device carries the name of its server', () => {
   const one = session('active');
   const view = status([one]);
   view.servers.bravo = { name: 'bravo', state: 'up', age_s: 0, devices: {} };
-  expect(appearance(one, moment(view), trans).sentence).toBe('Computing on **GPU 0, alpha**, A100 80GB');
+  expect(appearance(one, moment(view), trans).sentence).toBe(
+    'Computing on **GPU 0, alpha**, A100 80GB'
+  );
 });
 
 test('a countdown runs on between two messages, and stands still while the service is gone', () => {

@@ -9,7 +9,11 @@ test.each([
   [{ a: 'b' }, { a: null }, {}],
   [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
   [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
-  [['a', 'b'], ['c', 'd'], ['c', 'd']],
+  [
+    ['a', 'b'],
+    ['c', 'd'],
+    ['c', 'd']
+  ],
   [{ e: null }, { a: 1 }, { e: null, a: 1 }],
   [[1, 2], { a: 'b', c: null }, { a: 'b' }],
   [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
@@ -21,8 +25,13 @@ test.each([
 });
 
 test('a field that a patch removes is null, not missing', () => {
-  const before = status([session('idle', { reclaim_in_s: 24, next: { code: 'park', text: '', in_s: 24 } })]);
-  const after = patched(before, { rev: 2, sessions: { k1: { reclaim_in_s: null, next: { in_s: null } } } });
+  const before = status([
+    session('idle', { reclaim_in_s: 24, next: { code: 'park', text: '', in_s: 24 } })
+  ]);
+  const after = patched(before, {
+    rev: 2,
+    sessions: { k1: { reclaim_in_s: null, next: { in_s: null } } }
+  });
   expect(after.rev).toBe(2);
   expect(after.sessions.k1.reclaim_in_s).toBeNull();
   expect(after.sessions.k1.next).toEqual({ code: 'park', text: '', in_s: null });
@@ -36,7 +45,11 @@ test('sessions and devices come and go by patches', () => {
     servers: { alpha: { devices: { 'GPU-1': { utilization: null, memory_used: 3 * GIB } } } }
   });
   expect(Object.keys(after.sessions)).toEqual(['k2']);
-  expect(after.servers.alpha.devices['GPU-1']).toMatchObject({ utilization: null, memory_used: 3 * GIB, index: 1 });
+  expect(after.servers.alpha.devices['GPU-1']).toMatchObject({
+    utilization: null,
+    memory_used: 3 * GIB,
+    index: 1
+  });
 });
 
 test('a duration counts from when its value was heard, not from when others were', () => {
@@ -61,7 +74,12 @@ test('a trace has one point each two seconds, holds what is steady and leaves a 
 
 test('a trace keeps two minutes', () => {
   const view = status([], [device(0)]);
-  const traces = traced({ 'GPU-0': { busy: Array<number>(60).fill(0.1), memory: [] } }, view, NOW, NOW + 2000);
+  const traces = traced(
+    { 'GPU-0': { busy: Array<number>(60).fill(0.1), memory: [] } },
+    view,
+    NOW,
+    NOW + 2000
+  );
   expect(traces['GPU-0'].busy).toHaveLength(60);
   expect(traces['GPU-0'].busy.at(-1)).toBe(0.86);
 });
@@ -77,7 +95,14 @@ function streamOf(...pieces: string[]): ReadableStream<Uint8Array> {
 
 test('events are read however the network cuts them, and comments are no events', async () => {
   const events = [];
-  for await (const event of readEvents(streamOf(': hello\n\nevent: pat', 'ch\nid: 7\ndata: {"a"', ':1}\n\n', 'data: x\r\ndata: y\r\n\r\n'))) {
+  for await (const event of readEvents(
+    streamOf(
+      ': hello\n\nevent: pat',
+      'ch\nid: 7\ndata: {"a"',
+      ':1}\n\n',
+      'data: x\r\ndata: y\r\n\r\n'
+    )
+  )) {
     events.push(event);
   }
   expect(events).toEqual([

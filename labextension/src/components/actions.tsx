@@ -46,7 +46,13 @@ interface IButtonProps {
   primary?: boolean;
 }
 
-export function ActionButton({ action, session, look, inRow = false, primary = false }: IButtonProps): JSX.Element {
+export function ActionButton({
+  action,
+  session,
+  look,
+  inRow = false,
+  primary = false
+}: IButtonProps): JSX.Element {
   const { trans, snapshot } = useUi();
   const [answer, ask] = useAct(session.id);
   if (answer.kind === 'refused') {
@@ -72,7 +78,13 @@ export function ActionButton({ action, session, look, inRow = false, primary = f
   );
 }
 
-export function MoreButton({ session, inRow = false }: { session: ISession; inRow?: boolean }): JSX.Element {
+export function MoreButton({
+  session,
+  inRow = false
+}: {
+  session: ISession;
+  inRow?: boolean;
+}): JSX.Element {
   const { trans, openMenu } = useUi();
   const label = trans.__('More actions');
   return (

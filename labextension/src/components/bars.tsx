@@ -7,14 +7,25 @@ import { useMoment, useUi } from './context';
 import { vars } from './marks';
 
 /** Fill: share now; tick: guarantee; track: limit. Hatched while memory moves, or when the data is old. */
-export function ShareBar({ session, small = false }: { session: ISession; small?: boolean }): JSX.Element {
+export function ShareBar({
+  session,
+  small = false
+}: {
+  session: ISession;
+  small?: boolean;
+}): JSX.Element {
   const { trans, snapshot } = useUi();
   const moving = session.state === 'resuming' || session.state === 'parking';
   const mean = meanOf(session, part => part.share) ?? 0;
   const now = moving ? (progress(session) ?? 0) : mean;
   const text = moving
     ? percent(now)
-    : trans.__('%1, guaranteed %2, up to %3', percent(now), percent(session.guarantee), percent(session.limit));
+    : trans.__(
+        '%1, guaranteed %2, up to %3',
+        percent(now),
+        percent(session.guarantee),
+        percent(session.limit)
+      );
   const name = small ? 'jp-GPUShare-mini' : 'jp-GPUShare-share';
   const shares = moving ? [now] : session.devices.map(part => part.share);
   return (
@@ -33,12 +44,18 @@ export function ShareBar({ session, small = false }: { session: ISession; small?
         <span
           key={place}
           className="jp-GPUShare-bar"
-          style={vars({ now: share, guarantee: session.guarantee, limit: moving ? 1 : session.limit })}
+          style={vars({
+            now: share,
+            guarantee: session.guarantee,
+            limit: moving ? 1 : session.limit
+          })}
         >
           <span className="jp-GPUShare-whole" />
           <span className="jp-GPUShare-limit" />
           <span className="jp-GPUShare-now" />
-          {!moving && session.guarantee > 0 && session.guarantee < 1 && <span className="jp-GPUShare-tick" />}
+          {!moving && session.guarantee > 0 && session.guarantee < 1 && (
+            <span className="jp-GPUShare-tick" />
+          )}
         </span>
       ))}
     </span>
@@ -58,7 +75,11 @@ export function QueueLine({ session }: { session: ISession }): JSX.Element {
   if (ahead + behind + 1 > MOST_SQUARES) {
     return <span className="jp-GPUShare-queue">{text}</span>;
   }
-  const squares = [...Array<string>(ahead).fill('ahead'), 'me', ...Array<string>(behind).fill('behind')];
+  const squares = [
+    ...Array<string>(ahead).fill('ahead'),
+    'me',
+    ...Array<string>(behind).fill('behind')
+  ];
   return (
     <span className="jp-GPUShare-queue" role="img" aria-label={text} title={text}>
       {squares.map((kind, index) => (
@@ -92,7 +113,12 @@ export function slices(device: IDevice, { status }: IMoment): ISlice[] {
 export function Slices({ device, label }: { device: IDevice; label: string }): JSX.Element {
   const moment = useMoment();
   return (
-    <div className="jp-GPUShare-slices" role="img" aria-label={label} data-crossed={device.state === 'lost' || undefined}>
+    <div
+      className="jp-GPUShare-slices"
+      role="img"
+      aria-label={label}
+      data-crossed={device.state === 'lost' || undefined}
+    >
       {slices(device, moment).map((slice, index) => (
         <span key={index} data-kind={slice.kind} style={vars({ share: slice.share })} />
       ))}
@@ -105,7 +131,11 @@ const HEIGHT = 20;
 const POINTS = 60;
 
 /** Two minutes on an axis from 0 to 100%; a gap where nothing was read. */
-export function Sparkline(props: { points: (number | null)[]; label: string; mine: boolean }): JSX.Element {
+export function Sparkline(props: {
+  points: (number | null)[];
+  label: string;
+  mine: boolean;
+}): JSX.Element {
   const { points, label, mine } = props;
   const runs = unbroken(points);
   return (

@@ -108,14 +108,23 @@ function Figure({ session, texts }: { session: ISession; texts: IAppearance }): 
 }
 
 /** At most three figures; which ones depends on the state. */
-function facts(session: ISession, look: Look, moment: IMoment, say: ReturnType<typeof useUi>['trans']): [string, string][] {
-  const used: [string, string] = [say.__('GPU memory'), memory(sumOf(session, part => part.memory_used))];
+function facts(
+  session: ISession,
+  look: Look,
+  moment: IMoment,
+  say: ReturnType<typeof useUi>['trans']
+): [string, string][] {
+  const used: [string, string] = [
+    say.__('GPU memory'),
+    memory(sumOf(session, part => part.memory_used))
+  ];
   const cost: [string, string] = [say.__('Charged'), charged(session.charged_gpu_s)];
   const span = (value: number | null): string => (value === null ? '–' : exactSpan(value, say));
   switch (look) {
     case 'waiting': {
       const { gpus, memory: bytes } = session.demand;
-      const asked = gpus < 1 ? say.__('%1 of a GPU', percent(gpus)) : say._n('%1 GPU', '%1 GPUs', gpus);
+      const asked =
+        gpus < 1 ? say.__('%1 of a GPU', percent(gpus)) : say._n('%1 GPU', '%1 GPUs', gpus);
       return [
         [say.__('Asked for'), bytes ? `${asked}, ${memory(bytes)}` : asked],
         [say.__('Waiting'), span(running(session, 'waiting_s', moment))],
@@ -133,7 +142,10 @@ function facts(session: ISession, look: Look, moment: IMoment, say: ReturnType<t
     case 'parking':
       return progress(session) === null
         ? [cost]
-        : [[say.__('GPU memory'), `${gib(session.moved_bytes)} / ${gib(session.parked_bytes)}`], cost];
+        : [
+            [say.__('GPU memory'), `${gib(session.moved_bytes)} / ${gib(session.parked_bytes)}`],
+            cost
+          ];
     case 'lost':
     case 'none':
     case 'dead':
@@ -174,7 +186,12 @@ function Next({ session, texts }: { session: ISession; texts: IAppearance }): JS
       <span>
         {texts.next}{' '}
         {EXPLAINED.includes(texts.look) && (
-          <button type="button" className="jp-GPUShare-link" data-action="why" onClick={() => void act('why', session.id)}>
+          <button
+            type="button"
+            className="jp-GPUShare-link"
+            data-action="why"
+            onClick={() => void act('why', session.id)}
+          >
             {why}
           </button>
         )}
@@ -182,4 +199,3 @@ function Next({ session, texts }: { session: ISession; texts: IAppearance }): JS
     </p>
   );
 }
-

@@ -42,8 +42,18 @@ function buttonFrom(stop: HTMLElement, target: HTMLElement, step: number): HTMLE
 }
 
 /** What a key means on the row or card itself; null: nothing, or the key went to something inside it. */
-export function actionOf(event: KeyboardEvent<HTMLElement>, look: Look, enabled: boolean): Action | null {
-  if (!enabled || event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) {
+export function actionOf(
+  event: KeyboardEvent<HTMLElement>,
+  look: Look,
+  enabled: boolean
+): Action | null {
+  if (
+    !enabled ||
+    event.target !== event.currentTarget ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey
+  ) {
     return null;
   }
   const action = KEYS[event.key.toLowerCase()];

@@ -49,7 +49,16 @@ const SHAPES: Record<Look | 'simulated', JSX.Element> = {
   ),
   parking: (
     <>
-      <rect x="1" y="1" width="12" height="12" rx="2.5" strokeWidth="1.6" strokeDasharray="3 1.6" {...line} />
+      <rect
+        x="1"
+        y="1"
+        width="12"
+        height="12"
+        rx="2.5"
+        strokeWidth="1.6"
+        strokeDasharray="3 1.6"
+        {...line}
+      />
       <path d="M5.2 4.6v4.8M8.8 4.6v4.8" strokeWidth="1.8" {...line} />
     </>
   ),
@@ -79,7 +88,17 @@ const SHAPES: Record<Look | 'simulated', JSX.Element> = {
       <path d="M4.2 7h5.6" strokeWidth="1.8" {...line} />
     </>
   ),
-  simulated: <rect x="1.5" y="1.5" width="11" height="11" strokeWidth="1.5" strokeDasharray="2.5 1.8" {...line} />
+  simulated: (
+    <rect
+      x="1.5"
+      y="1.5"
+      width="11"
+      height="11"
+      strokeWidth="1.5"
+      strokeDasharray="2.5 1.8"
+      {...line}
+    />
+  )
 };
 
 /** A state's shape; without a label it is an ornament beside words that say the same. */

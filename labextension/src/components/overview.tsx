@@ -23,7 +23,9 @@ export function Overview(): JSX.Element {
       ) : (
         <>
           <Section title={trans.__('My notebooks')}>
-            {snapshot.kind === 'loading' && <Note text={trans.__('Asking the GPU service…')} late />}
+            {snapshot.kind === 'loading' && (
+              <Note text={trans.__('Asking the GPU service…')} late />
+            )}
           </Section>
           <Section title={trans.__('Servers')} />
         </>
@@ -71,7 +73,9 @@ function Strips(): JSX.Element | null {
       <div className="jp-GPUShare-notice" role="status">
         <Glyph look="warned" />
         <p>
-          <Rich text={trans.__('**No answer from the GPU service.** Running notebooks are untouched.')} />{' '}
+          <Rich
+            text={trans.__('**No answer from the GPU service.** Running notebooks are untouched.')}
+          />{' '}
           <span aria-live="off">{trans.__('Next try in %1 s.', wait)}</span>{' '}
           <button type="button" className="jp-GPUShare-link" data-action="retry" onClick={retry}>
             {trans.__('Try now')}
@@ -82,16 +86,28 @@ function Strips(): JSX.Element | null {
   }
   const texts: Record<DegradedCode, string> = {
     broker: trans.__('**The GPU service does not answer.** Running notebooks are untouched.'),
-    ledger: trans.__('**Usage is not being recorded** just now: the database does not answer. Sharing goes on as usual.'),
-    disk: trans.__('**Usage is not being recorded** just now: the disk does not take it. Sharing goes on as usual.'),
+    ledger: trans.__(
+      '**Usage is not being recorded** just now: the database does not answer. Sharing goes on as usual.'
+    ),
+    disk: trans.__(
+      '**Usage is not being recorded** just now: the disk does not take it. Sharing goes on as usual.'
+    ),
     bus: trans.__('**News from the servers do not arrive.** Numbers are the last known.'),
     nvml: trans.__('**GPU readings stopped.** Nothing is granted or taken until they are back.')
   };
-  const codes = new Map((snapshot.status?.degraded ?? []).map(({ code, message }) => [code, message]));
+  const codes = new Map(
+    (snapshot.status?.degraded ?? []).map(({ code, message }) => [code, message])
+  );
   return codes.size === 0 ? null : (
     <>
       {[...codes].map(([code, message]) => (
-        <div key={code} className="jp-GPUShare-notice" role="status" data-degraded={code} title={message}>
+        <div
+          key={code}
+          className="jp-GPUShare-notice"
+          role="status"
+          data-degraded={code}
+          title={message}
+        >
           <Glyph look="warned" />
           <p>
             <Rich text={texts[code] ?? message} />
@@ -110,14 +126,18 @@ function Known(): JSX.Element {
   const rest = sessions.filter(session => session !== front);
   const others = moment.status.admin ? inOrder(moment, false) : [];
   const asOf =
-    snapshot.kind === 'gone' && snapshot.at !== null ? trans.__('as of %1', timeOfDay(snapshot.at)) : null;
+    snapshot.kind === 'gone' && snapshot.at !== null
+      ? trans.__('as of %1', timeOfDay(snapshot.at))
+      : null;
   return (
     <>
       <Section title={trans.__('My notebooks')} summary={asOf ?? heldSummary(sessions, trans)}>
         {front && <Card session={front} />}
         {rest.length > 0 && <Rows sessions={rest} label={trans.__('My other notebooks')} />}
         {sessions.length === 0 && (
-          <Note text={trans.__('No notebook is running. Start one and it gets a GPU when it needs it.')} />
+          <Note
+            text={trans.__('No notebook is running. Start one and it gets a GPU when it needs it.')}
+          />
         )}
       </Section>
       {others.length > 0 && (
@@ -137,7 +157,9 @@ type Trans = ReturnType<typeof useUi>['trans'];
 function heldSummary(sessions: ISession[], trans: Trans): string {
   const alive = sessions.filter(session => session.state !== 'dead');
   const held = alive.filter(holds).length;
-  return alive.length === 0 ? '' : trans._n('%1 of %2 holds a GPU', '%1 of %2 hold a GPU', held, alive.length);
+  return alive.length === 0
+    ? ''
+    : trans._n('%1 of %2 holds a GPU', '%1 of %2 hold a GPU', held, alive.length);
 }
 
 function serverSummary({ status }: ReturnType<typeof useMoment>, trans: Trans): string {
@@ -168,7 +190,15 @@ function NoDevice(): JSX.Element {
   );
 }
 
-function Note({ text, late, children }: { text: string; late?: boolean; children?: ReactNode }): JSX.Element {
+function Note({
+  text,
+  late,
+  children
+}: {
+  text: string;
+  late?: boolean;
+  children?: ReactNode;
+}): JSX.Element {
   return (
     <div className="jp-GPUShare-empty" data-late={late || undefined}>
       <Glyph look="none" />
@@ -187,7 +217,12 @@ function Section(props: { title: string; summary?: string; children?: ReactNode 
   return (
     <section className="jp-GPUShare-section">
       <h2>
-        <button type="button" aria-expanded={open} aria-controls={body} onClick={() => setOpen(!open)}>
+        <button
+          type="button"
+          aria-expanded={open}
+          aria-controls={body}
+          onClick={() => setOpen(!open)}
+        >
           <Icon name={open ? 'down' : 'right'} />
           <span>{title}</span>
           {summary && <span className="jp-GPUShare-summary">{summary}</span>}
@@ -199,4 +234,3 @@ function Section(props: { title: string; summary?: string; children?: ReactNode 
     </section>
   );
 }
-

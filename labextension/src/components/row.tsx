@@ -68,7 +68,11 @@ function Row({ session, first }: { session: ISession; first: boolean }): JSX.Ele
       <span className="jp-GPUShare-percent">{figure}</span>
       <MoreButton session={session} inRow />
       <span className="jp-GPUShare-word" title={plain + owner}>
-        {answer.kind === 'refused' ? <span role="status">{answer.message}</span> : <Rich text={text + owner} />}
+        {answer.kind === 'refused' ? (
+          <span role="status">{answer.message}</span>
+        ) : (
+          <Rich text={text + owner} />
+        )}
       </span>
       {WITH_BAR.includes(look) && <ShareBar session={session} small />}
       {actions.length > 0 && (

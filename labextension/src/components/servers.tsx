@@ -19,7 +19,11 @@ export function Servers(): JSX.Element {
   return (
     <>
       {servers.map(server =>
-        count > MOST_TILES ? <Strip key={server.name} server={server} /> : <Open key={server.name} server={server} />
+        count > MOST_TILES ? (
+          <Strip key={server.name} server={server} />
+        ) : (
+          <Open key={server.name} server={server} />
+        )
       )}
       <Legend />
     </>
@@ -42,7 +46,9 @@ function Open({ server }: { server: IServer }): JSX.Element {
       <h3>
         {down && <Glyph look="lost" label={trans.__('silent')} />}
         <span>{server.name}</span>
-        <span className="jp-GPUShare-aside">{[down ? silent : '', content(server)].filter(Boolean).join(' · ')}</span>
+        <span className="jp-GPUShare-aside">
+          {[down ? silent : '', content(server)].filter(Boolean).join(' · ')}
+        </span>
       </h3>
       {down ? (
         <p className="jp-GPUShare-note">
@@ -56,12 +62,20 @@ function Open({ server }: { server: IServer }): JSX.Element {
 }
 
 function byIndex(server: IServer): IDevice[] {
-  return Object.values(server.devices).sort((a, b) => a.index - b.index || a.uuid.localeCompare(b.uuid));
+  return Object.values(server.devices).sort(
+    (a, b) => a.index - b.index || a.uuid.localeCompare(b.uuid)
+  );
 }
 
 function Tiles({ server }: { server: IServer }): JSX.Element {
   return (
-    <div className="jp-GPUShare-tiles" role="list" onKeyDown={rove} onFocus={keepOneStop} ref={offerFirst}>
+    <div
+      className="jp-GPUShare-tiles"
+      role="list"
+      onKeyDown={rove}
+      onFocus={keepOneStop}
+      ref={offerFirst}
+    >
       {byIndex(server).map(device => (
         <Tile key={device.uuid} server={server} device={device} />
       ))}
@@ -78,7 +92,9 @@ function offerFirst(list: HTMLElement | null): void {
 
 function keepOneStop(event: { currentTarget: HTMLElement; target: EventTarget }): void {
   const stop = (event.target as HTMLElement).closest<HTMLElement>('[data-stop]');
-  event.currentTarget.querySelectorAll<HTMLElement>('[data-stop]').forEach(other => (other.tabIndex = other === stop ? 0 : -1));
+  event.currentTarget
+    .querySelectorAll<HTMLElement>('[data-stop]')
+    .forEach(other => (other.tabIndex = other === stop ? 0 : -1));
 }
 
 function Strip({ server }: { server: IServer }): JSX.Element {
@@ -111,11 +127,24 @@ function Strip({ server }: { server: IServer }): JSX.Element {
   );
 }
 
-function Cell({ server, device, moment }: { server: IServer; device: IDevice; moment: IMoment }): JSX.Element {
+function Cell({
+  server,
+  device,
+  moment
+}: {
+  server: IServer;
+  device: IDevice;
+  moment: IMoment;
+}): JSX.Element {
   const mine = mySessionsOn(moment.status, device.uuid)
     .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
     .reduce((sum, share) => sum + share, 0);
-  const kind = device.state === 'lost' || server.state === 'down' ? 'lost' : isOffered(server, device) ? undefined : 'foreign';
+  const kind =
+    device.state === 'lost' || server.state === 'down'
+      ? 'lost'
+      : isOffered(server, device)
+        ? undefined
+        : 'foreign';
   return (
     <span
       data-device={device.uuid}

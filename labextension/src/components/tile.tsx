@@ -47,16 +47,38 @@ export function Tile({ server, device }: { server: IServer; device: IDevice }): 
       </div>
       {!trouble && (
         <div className="jp-GPUShare-pair">
-          <Reading name={trans.__('Busy')} value={percent(device.utilization)} points={trace?.busy} mine={mine} />
-          <Reading name={trans.__('Memory')} value={full} unit=" GiB" points={trace?.memory} mine={mine} />
+          <Reading
+            name={trans.__('Busy')}
+            value={percent(device.utilization)}
+            points={trace?.busy}
+            mine={mine}
+          />
+          <Reading
+            name={trans.__('Memory')}
+            value={full}
+            unit=" GiB"
+            points={trace?.memory}
+            mine={mine}
+          />
         </div>
       )}
       <Slices device={device} label={free} />
       {trouble?.text && <p className="jp-GPUShare-trouble">{trouble.text}</p>}
       <Leftovers device={device} />
       <div className="jp-GPUShare-environment">
-        <Limited value={device.temperature_c} limit={device.temperature_limit_c} unit=" °C" name={trans.__('Temperature')} hot />
-        <Limited value={device.power_w} limit={device.power_limit_w} unit=" W" name={trans.__('Power')} />
+        <Limited
+          value={device.temperature_c}
+          limit={device.temperature_limit_c}
+          unit=" °C"
+          name={trans.__('Temperature')}
+          hot
+        />
+        <Limited
+          value={device.power_w}
+          limit={device.power_limit_w}
+          unit=" W"
+          name={trans.__('Power')}
+        />
         <Mode sharing={device.sharing} />
       </div>
     </article>
@@ -105,7 +127,12 @@ function Limited({ value, limit, unit, name, hot }: ILimitedProps): JSX.Element 
   const { trans } = useUi();
   const part = value === null || !limit ? null : Math.min(1, value / limit);
   const text = value === null ? UNREAD + unit : `${Math.round(value)}${unit}`;
-  const title = value === null ? trans.__('%1: not read', name) : limit === null ? name : trans.__('%1, limit %2', name, `${Math.round(limit)}${unit}`);
+  const title =
+    value === null
+      ? trans.__('%1: not read', name)
+      : limit === null
+        ? name
+        : trans.__('%1, limit %2', name, `${Math.round(limit)}${unit}`);
   return (
     <span title={title} data-hot={(hot && part !== null && part >= HOT) || undefined}>
       <bdi>{text}</bdi>
@@ -121,13 +148,19 @@ function Limited({ value, limit, unit, name, hot }: ILimitedProps): JSX.Element 
 function Mode({ sharing }: { sharing: Sharing }): JSX.Element {
   const { trans } = useUi();
   const [word, meaning] = {
-    timeslice: [trans.__('time-sliced'), trans.__('Shared by time. A share is a target, not a wall.')],
+    timeslice: [
+      trans.__('time-sliced'),
+      trans.__('Shared by time. A share is a target, not a wall.')
+    ],
     mps: [trans.__('MPS'), trans.__('A share is a ceiling.')],
     mig: [trans.__('MIG'), trans.__('A slice of its own.')],
     exclusive: [trans.__('exclusive'), trans.__('All yours while you hold it.')]
   }[sharing];
   return (
-    <span className="jp-GPUShare-mode" title={`${meaning} ${trans.__('A mask hides devices; it does not isolate.')}`}>
+    <span
+      className="jp-GPUShare-mode"
+      title={`${meaning} ${trans.__('A mask hides devices; it does not isolate.')}`}
+    >
       {word}
     </span>
   );
@@ -187,5 +220,9 @@ function freeWord(server: IServer, device: IDevice, trans: TranslationBundle): s
   if (free === null) {
     return UNREAD;
   }
-  return free < 0.005 ? trans.__('full') : free > 0.995 ? trans.__('free') : trans.__('%1 free', percent(free));
+  return free < 0.005
+    ? trans.__('full')
+    : free > 0.995
+      ? trans.__('free')
+      : trans.__('%1 free', percent(free));
 }

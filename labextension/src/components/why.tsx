@@ -134,6 +134,8 @@ function kindSentence(session: ISession, trans: ReturnType<typeof useUi>['trans'
     case 'mixed':
       return trans.__('Your notebook computes and moves data, so both count.');
     default:
-      return trans.__('It is not known yet what your notebook needs most; its first cells will tell.');
+      return trans.__(
+        'It is not known yet what your notebook needs most; its first cells will tell.'
+      );
   }
 }
