@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     RowMapping,
+    bindparam,
     create_engine,
     delete,
     event,
@@ -158,8 +159,8 @@ class Database:
         with self._transaction() as connection:
             for session, lease in journal.leases.items():
                 _write_lease(connection, self._broker, session, lease)
-            for key, sums in journal.usage.items():
-                _write_usage(connection, self._broker, key, sums)
+            if journal.usage:
+                _write_usage(connection, self._broker, journal.usage)
             mine = {"broker": self._broker}
             if journal.decisions:
                 connection.execute(insert(tables.decisions), [mine | _decision(record) for record in journal.decisions])
@@ -282,13 +283,27 @@ def _write_lease(connection: Connection, broker: str, session: str, lease: Lease
         connection.execute(insert(table).values(broker=broker, **values))
 
 
-def _write_usage(connection: Connection, broker: str, key: UsageKey, sums: UsageSums) -> None:
+def _write_usage(connection: Connection, broker: str, usage: dict[UsageKey, UsageSums]) -> None:
+    """Adds to the rows that are there and makes the others: three statements, however many sessions there are."""
     table = tables.usage
-    here = (table.c.broker == broker) & (table.c.at == key.at)
-    here &= (table.c.session == key.session) & (table.c.device == key.device)
-    more = {name: table.c[name] + value for name, value in sums._asdict().items()}
-    if not connection.execute(update(table).where(here).values(more)).rowcount:
-        connection.execute(insert(table).values(broker=broker, **key._asdict(), **sums._asdict()))
+    begins = [key.at for key in usage]
+    there = (table.c.broker == broker) & table.c.at.between(min(begins), max(begins))
+    found = connection.execute(select(table.c.at, table.c.session, table.c.device).where(there))
+    known = {tuple(row) for row in found}
+    new, more = [], []
+    for key, sums in usage.items():
+        row = {"broker": broker, **key._asdict(), **sums._asdict()}
+        if key[:3] in known:
+            more.append({f"its_{name}": value for name, value in row.items()})
+        else:
+            known.add(key[:3])
+            new.append(row)
+    if new:
+        connection.execute(insert(table), new)
+    if more:
+        same = [table.c[name] == bindparam(f"its_{name}") for name in ("broker", "at", "session", "device")]
+        sums = {name: table.c[name] + bindparam(f"its_{name}") for name in UsageSums._fields}
+        connection.execute(update(table).where(*same).values(sums), more)
 
 
 def _decision(record: DecisionWrite) -> dict[str, object]:

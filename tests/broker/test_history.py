@@ -85,6 +85,12 @@ def test_usage_that_is_written_again_is_added(database):
     assert database.history(HistoryQuery(), NOON).by_user == {"alice": 30.0}
 
 
+def test_a_session_whose_group_changes_within_a_stretch_is_still_summed_once(database):
+    write(database, (NOON, row(10, group="vision")), (NOON, row(20, group="language")))
+    write(database, (NOON, row(40, group="vision")))
+    assert database.history(HistoryQuery(), NOON).by_user == {"alice": 70.0}
+
+
 def test_a_long_time_is_answered_with_few_points(database):
     write(database, *((NOON - 3600.0 * hour, row(1)) for hour in range(24 * 60)))
     found = database.history(HistoryQuery(since=NOON - 60 * DAY_S), NOON)
