@@ -83,7 +83,10 @@ class _Known(NamedTuple):
     taken: float  # when it was measured
 
     def silenced(self, state: DeviceState, reason: str, now: float) -> Device:
-        return msgspec.structs.replace(self.device, state=state, reason=reason, age_s=now - self.taken)
+        """Its last values with their age, but not its processes: what they do now must not be taken from then."""
+        return msgspec.structs.replace(
+            self.device, state=state, reason=reason, age_s=now - self.taken, processes=(), processes_known=False
+        )
 
 
 class _Silent(Exception):
@@ -289,9 +292,9 @@ class NvmlBackend:
             model=model,
             memory_total=readings.memory(ask)[0],
             temperature_limit_c=readings.slowdown(ask, readings.temperature(ask)),
-            power_idle_w=performance and performance.power_idle_w,
-            tflops=performance and performance.tflops,
-            bandwidth_gb_s=performance and performance.bandwidth_gb_s,
+            power_idle_w=performance.power_idle_w if performance else None,
+            tflops=performance.tflops if performance else None,
+            bandwidth_gb_s=performance.bandwidth_gb_s if performance else None,
         )
         order = (2**32, number, 0) if pci is None else (pci.domain, pci.bus, pci.device)
         if not ask.broken:

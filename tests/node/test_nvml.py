@@ -304,7 +304,8 @@ def test_a_gpu_that_leaves_the_list_is_lost(nvml_standin, backend, gpu):
 
 @pytest.mark.parametrize("where", ["everywhere", "on each device"])
 def test_lost_access_keeps_the_last_values_with_their_age_and_never_reads_as_idle(nvml_standin, backend, gpu, where):
-    busy = [gpu(number, utilization=93, memory_used=30 * GIB) for number in range(2)]
+    held = {"memory_used": 30 * GIB, "processes": [[11, 30 * GIB]]}
+    busy = [gpu(number, utilization=93, **held) for number in range(2)]
     nvml_standin.say(*busy)
     devices(backend)
     fault = {"fault": {"*": UNKNOWN}}
@@ -317,6 +318,7 @@ def test_lost_access_keeps_the_last_values_with_their_age_and_never_reads_as_idl
         found = devices(backend)
         assert [d["state"] for d in found] == ["unknown", "unknown"]
         assert [(d["utilization"], d["memory_used"]) for d in found] == [(0.93, 30 * GIB)] * 2
+        assert [(d["processes"], d["processes_known"]) for d in found] == [([], False)] * 2
         assert min(d["age_s"] for d in found) >= 60
         backend.ask("advance 10")
     assert found[0]["reason"]
