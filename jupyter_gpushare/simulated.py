@@ -75,7 +75,7 @@ class Allocation:
 
     def __init__(self, declared: Declared, memory: int) -> None:
         self._declared = declared
-        self._key = declared.hold(memory)
+        self._key: int | None = declared.hold(memory)
         self.memory = memory
 
     def free(self) -> None:
@@ -184,7 +184,7 @@ class Declared:
         status, answer = self._channel.call("POST", f"sessions/{session}/simulate", state, TIMEOUT_S)
         if status >= 400:
             raise error_of(status, answer)
-        return answer
+        return dict(answer)
 
 
 _declared: Declared | None = None

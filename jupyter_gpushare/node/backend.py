@@ -27,7 +27,8 @@ class Backend(Protocol):
 
     def sample(self) -> tuple[Device, ...]:
         """Every device as it is now, processes by pid and memory, unattributed. A value that cannot be read is None;
-        a device that does not answer stays in the list with its state. Raises BackendAbsent."""
+        a device that does not answer stays in the list with its state. `memory_unaccounted` is what no listed process
+        holds. Raises BackendAbsent."""
 
     def close(self) -> None:
         """Gives back what was opened. Safe to call twice."""

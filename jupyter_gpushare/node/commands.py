@@ -12,6 +12,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from ..model import (
@@ -71,12 +72,10 @@ class Commands:
 
     async def carry_out(self, command: AnyCommand) -> CommandResult:
         match command:
-            case Simulate() | Inject() if self._declared is None:
-                return CommandResult(ok=False, reason="not_simulated", message="These devices are real.")
-            case Simulate():
-                return await off_loop(self._declared.simulate, command)
+            case Simulate():  # kernels say it again and again, so it asks for no sample of its own
+                return await off_loop(self._declare, command)
             case Inject():
-                result = await off_loop(self._declared.inject, command)
+                result = await off_loop(self._declare, command)
             case Trim():
                 return CommandResult(ok=True, message="Its kernel is asked by its server.")
             case Park():
@@ -107,6 +106,11 @@ class Commands:
                 await stack.enter_async_context(self._order("fill", uuid))
             await stack.enter_async_context(self._moves)
             yield
+
+    def _declare(self, command: Simulate | Inject) -> CommandResult:
+        if self._declared is None:
+            return CommandResult(ok=False, reason="not_simulated", message="These devices are real.")
+        return self._declared.simulate(command) if isinstance(command, Simulate) else self._declared.inject(command)
 
     def _note(self, command: Attach | Assign | Detach) -> CommandResult:
         match command:
@@ -211,22 +215,17 @@ async def off_loop(function: Callable[..., T], *arguments: object) -> T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+    def settle(end: Callable[[], None]) -> None:
+        if not future.cancelled():
+            end()
 
     def run() -> None:
-        result, failed = None, None
         try:
-            result = function(*arguments)
+            end = partial(future.set_result, function(*arguments))
         except Exception as error:  # noqa: BLE001 - raised again where it is awaited
-            failed = error
+            end = partial(future.set_exception, error)
         try:
-            loop.call_soon_threadsafe(settle, result, failed)
+            loop.call_soon_threadsafe(settle, end)
         except RuntimeError:
             log.debug("The loop ended before %s did", function)
 

@@ -133,9 +133,12 @@ def _device(group: _Devices, server: str, index: int, where: str, salt: str) -> 
                 raise BadDemand(f"{where}: {field}: {group.model!r} is not a known model, so it must be given.")
             value = getattr(known, field)
         facts[field] = value
-    if group.power_w is None and known is None:
+    if group.power_w is not None:
+        power = group.power_w
+    elif known is not None:
+        power = (known.power_idle_w, known.power_limit_w)
+    else:
         raise BadDemand(f"{where}: power_w: {group.model!r} is not a known model, so [idle, limit] must be given.")
-    power = group.power_w or (known.power_idle_w, known.power_limit_w)
     _positive(where, **facts)
     if not 0 <= power[0] < power[1]:
         raise BadDemand(f"{where}: power_w: {list(power)!r} is not usable; [idle, limit] with 0 <= idle < limit.")

@@ -22,11 +22,11 @@ from typing import Protocol
 
 import msgspec
 import psutil
+from msgspec.structs import replace
 
 from ..model import Attach, Device, Process, Why
 
 SESSION_VARIABLE = "GPUSHARE_SESSION"
-DRIVER_RESERVE = 640 * 2**20  # bytes a driver may keep for itself on an empty device; nobody holds those
 SAME_START_S = 1.5  # the boot time that start times are counted from is whole seconds, and moves with the clock
 UNREADABLE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
 
@@ -237,23 +237,23 @@ class Attribution:
         with self._look(deep=False):
             looks = {process.pid: self._read(process.pid) for process in device.processes}
             processes = tuple(self._attributed(process, looks[process.pid], device) for process in device.processes)
-        if device.memory_unaccounted is not None or device.memory_used is None:
-            return _with(device, processes, device.memory_unaccounted)
-        visible = [process.memory for process in processes if looks[process.pid] is not None]
-        if any(memory is None for memory in visible):
-            return _with(device, processes, None)
-        rest = device.memory_used - sum(memory for memory in visible if memory is not None)
-        hidden = any(look is None for look in looks.values())
-        return _with(device, processes, max(0, rest) if hidden or rest > DRIVER_RESERVE else 0)
+        unaccounted = device.memory_unaccounted
+        for process in device.processes:
+            if looks[process.pid] is None:  # a context without a living process, or one of another PID namespace
+                unaccounted = None if unaccounted is None or process.memory is None else unaccounted + process.memory
+        return replace(device, processes=processes, memory_unaccounted=unaccounted)
 
     def _attributed(self, process: Process, seen: Seen | None, device: Device) -> Process:
         session = None if seen is None else self._owner(seen)
         if seen is None or session is None:
-            return _owned(process, None, None if seen is None else _user_name(self._table.uid(seen.pid)), "foreign")
+            owner = None if seen is None else _user_name(self._table.uid(seen.pid))
+            return replace(process, session=None, owner=owner, why="foreign")
         tree = self._trees[session]
         if seen.pid in tree.leftovers:
-            return _owned(process, session, tree.user, "leftover")
-        return _owned(process, session, tree.user, None if device.uuid in tree.named else "off-lease")
+            why: Why | None = "leftover"
+        else:
+            why = None if device.uuid in tree.named else "off-lease"
+        return replace(process, session=session, owner=tree.user, why=why)
 
     @contextmanager
     def _look(self, deep: bool = True) -> Iterator[Mapping[int, Sequence[int]]]:
@@ -272,12 +272,12 @@ class Attribution:
         for name, tree in self._trees.items():
             if tree.knows(seen):
                 return name
-        name = self._by_ancestor(seen) or self._by_variable(seen)
-        if name is not None and seen.started is not None:
-            tree = self._trees[name]
+        found = self._by_ancestor(seen) or self._by_variable(seen)
+        if found is not None and seen.started is not None:
+            tree = self._trees[found]
             living = not tree.ended and tree.pid in tree.members
             (tree.members if living else tree.leftovers)[seen.pid] = seen.started
-        return name
+        return found
 
     def _by_ancestor(self, seen: Seen) -> str | None:
         walked: set[int] = set()
@@ -381,11 +381,3 @@ def _user_name(uid: int | None) -> str | None:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _owned(process: Process, session: str | None, owner: str | None, why: Why | None) -> Process:
-    return msgspec.structs.replace(process, session=session, owner=owner, why=why)
-
-
-def _with(device: Device, processes: tuple[Process, ...], unaccounted: int | None) -> Device:
-    return msgspec.structs.replace(device, processes=processes, memory_unaccounted=unaccounted)

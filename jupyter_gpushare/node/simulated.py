@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec.structs import replace
+
 from ..model import Assign, Attach, CommandResult, Device, Held, Inject, Park, Process, Resume, Simulate
 from ..units import format_bytes
 from .contention import Load, Slice, slices
@@ -364,24 +366,24 @@ class SimulatedBackend:
 
     def _seen(self, device: _Device, shared: dict[str, Slice]) -> Device:
         facts = device.facts
-        known = {
-            "uuid": facts.uuid,
-            "index": facts.index,
-            "model": facts.model,
-            "memory_total": facts.memory,
-            "temperature_limit_c": facts.slowdown_c,
-            "power_idle_w": facts.power_idle_w,
-            "power_limit_w": facts.power_limit_w,
-            "tflops": facts.tflops,
-            "bandwidth_gb_s": facts.bandwidth_gb_s,
-        }
+        known = Device(
+            uuid=facts.uuid,
+            index=facts.index,
+            model=facts.model,
+            memory_total=facts.memory,
+            temperature_limit_c=facts.slowdown_c,
+            power_idle_w=facts.power_idle_w,
+            power_limit_w=facts.power_limit_w,
+            tflops=facts.tflops,
+            bandwidth_gb_s=facts.bandwidth_gb_s,
+        )
         if device.fault == "lost":
-            return Device(**known, state="lost", reason="It fell off the bus (simulated fault).")
+            return replace(known, state="lost", reason="It fell off the bus (simulated fault).")
         if device.fault == "unreadable":
-            return Device(**known, state="unknown", reason="Its values cannot be read (simulated fault).")
+            return replace(known, state="unknown", reason="Its values cannot be read (simulated fault).")
         memory, power = self._activity(device, shared)
-        return Device(
-            **known,
+        return replace(
+            known,
             memory_used=self._used(device),
             memory_unaccounted=0,
             utilization=min(1.0, sum(part.time for part in shared.values())),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..model import Device, Held
 
+Number = TypeVar("Number", int, float)
 IN_USE = 0.01  # utilisation from which a device counts as used; below lies the noise of the drivers' sampling
 UTILIZATION, TEMPERATURE_C, POWER = 0.05, 2.0, 0.05  # changes that matter: absolute, absolute, relative
 MEMORY, MEMORY_PART = 64 * 2**20, 0.01  # bytes, and fraction of the device: the larger of the two
 
-_EXACT = ("state", "reason", "sharing", "in_pool", "can_park", "memory_total", "index")
+_EXACT = ("state", "reason", "sharing", "in_pool", "can_park", "memory_total", "index", "processes_known")
 _CLOSE = {"utilization": UTILIZATION, "memory_utilization": UTILIZATION, "clock_fraction": UTILIZATION}
 
 
@@ -47,7 +49,7 @@ def by_session(devices: Iterable[Device], before: Mapping[str, Held]) -> dict[st
     found: dict[str, dict[str, Use]] = {}
     for device in devices:
         here = uses(device)
-        if device.state in ("lost", "unknown"):
+        if device.state in ("lost", "unknown") or not device.processes_known:
             here = {name: Use(None, None) for name, held in before.items() if device.uuid in held.devices} | here
         for name, use in here.items():
             found.setdefault(name, {})[device.uuid] = use
@@ -101,7 +103,7 @@ def _far(said: float | None, now: float | None, bound: float) -> bool:
     return abs(said - now) >= bound
 
 
-def _total(values: list[float | None]) -> float | None:
+def _total(values: list[Number | None]) -> Number | None:
     """The sum, None where a part is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -389,14 +389,22 @@ async def test_alone_on_a_device_its_utilisation_is_the_sessions_in_company_it_i
         assert broker.held["a"].gpu_idle_s is None
 
 
-async def test_a_device_that_cannot_be_read_leaves_its_sessions_unknown_not_idle(clock):
+@pytest.mark.parametrize(
+    "unread",
+    [
+        Device(uuid="GPU-0", index=0, model="A100", state="unknown"),
+        Device(uuid="GPU-0", index=0, model="A100", state="lost"),
+        Device(uuid="GPU-0", index=0, model="A100", utilization=0.0, processes_known=False),
+    ],
+)
+async def test_a_device_that_cannot_be_read_leaves_its_sessions_unknown_not_idle(clock, unread):
     mine = Process(pid=100, memory=GIB)
     async with real((gpu(mine, utilization=0.7),), clock, 100) as (broker, backend, _):
         await broker.tell(Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)))
         await until(lambda: "a" in broker.held and broker.held["a"].devices == ("GPU-0",))
 
-        backend.answer = (Device(uuid="GPU-0", index=0, model="A100", state="unknown"),)
-        await until(lambda: broker.devices["GPU-0"].state == "unknown")
+        backend.answer = (unread,)
+        await until(lambda: broker.devices["GPU-0"].processes == ())
         await until(lambda: broker.held["a"].gpu_idle_s is None)
 
         assert broker.held["a"].devices == ("GPU-0",)
@@ -444,7 +452,7 @@ async def test_while_the_driver_hangs_the_loop_lives_reports_age_and_stopping_is
         began = time.perf_counter()
         await agent.stop()
         assert time.perf_counter() - began < 2
-        assert threading.active_count() <= threads
+        await until(lambda: threading.active_count() <= threads)
         assert await broker.tell(Trim(session="a")) == CommandResult(
             ok=False, reason="unreachable", message="The agent of alpha has ended."
         )
@@ -474,3 +482,29 @@ async def test_a_real_leftover_is_stopped_and_a_strangers_process_is_not(clock):
             process.kill()
             process.wait()
             process.stdin.close()
+
+
+def test_a_process_whose_driver_hangs_can_still_end():
+    code = """if True:
+        import asyncio, threading
+        from jupyter_gpushare.bus.local import LocalBus
+        from jupyter_gpushare.model import Attach, Park
+        from jupyter_gpushare.node.agent import Agent
+
+        class Hanging:
+            name, simulated, link_gb_s = "nvml", False, 12.0
+            sample = close = lambda self: threading.Event().wait()
+
+        async def main():
+            bus = LocalBus()
+            agent = Agent("alpha", Hanging(), bus, mechanism=object())
+            await agent.start()
+            print(await bus.command("alpha", Park(session="a"), timeout_s=0.1))
+            await agent.stop()
+
+        asyncio.run(main())
+    """
+    ended = subprocess.run([sys.executable, "-c", code], timeout=20, capture_output=True, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "unreachable" in ended.stdout

@@ -57,9 +57,9 @@ class Table:
         return self.variables.get(pid)
 
 
-def device(*pids, used=None, memory=100 * MIB, uuid="GPU-0"):
+def device(*pids, memory=100 * MIB, uuid="GPU-0", unaccounted=None):
     processes = tuple(Process(pid=pid, memory=memory) for pid in pids)
-    return Device(uuid=uuid, index=0, model="A100", memory_total=80_000 * MIB, memory_used=used, processes=processes)
+    return Device(uuid=uuid, index=0, model="A100", memory_unaccounted=unaccounted, processes=processes)
 
 
 def attach(attribution, session, pid, *devices, started=None, user="alice"):
@@ -220,23 +220,18 @@ def test_a_root_that_cannot_be_read_any_more_is_not_taken_for_dead(table, attrib
     assert attribution.sessions() == {"a": True}
 
 
-def test_memory_behind_a_pid_that_is_not_there_is_unaccounted(attribution):
-    seen = attribution.attribute(device(4711, used=10_000 * MIB, memory=10_000 * MIB))
-
-    assert seen.memory_unaccounted == 10_000 * MIB
-    assert (seen.processes[0].why, seen.processes[0].owner) == ("foreign", None)
-
-
-def test_memory_used_by_no_process_at_all_is_unaccounted_but_for_the_drivers_own(attribution):
-    assert attribution.attribute(device(used=308 * MIB)).memory_unaccounted == 0
-    assert attribution.attribute(device(used=10_000 * MIB)).memory_unaccounted == 10_000 * MIB
-
-
-def test_what_a_process_of_unknown_size_leaves_is_unknown(table, attribution):
+def test_memory_behind_a_pid_that_is_not_there_is_unaccounted(table, attribution):
     table.add(100)
 
-    assert attribution.attribute(device(100, used=14_000 * MIB, memory=None)).memory_unaccounted is None
-    assert attribution.attribute(device(100, used=None)).memory_unaccounted is None
+    seen = attribution.attribute(device(100, 4711, memory=10_000 * MIB, unaccounted=7 * MIB))
+
+    assert seen.memory_unaccounted == 10_007 * MIB
+    assert (seen.processes[1].why, seen.processes[1].owner) == ("foreign", None)
+
+
+def test_what_a_vanished_process_of_unknown_size_holds_makes_the_sum_unknown(attribution):
+    assert attribution.attribute(device(4711, memory=None, unaccounted=0)).memory_unaccounted is None
+    assert attribution.attribute(device(4711, unaccounted=None)).memory_unaccounted is None
 
 
 def test_an_attribution_started_anew_knows_trees_and_leftovers_that_still_live(table, attribution):
