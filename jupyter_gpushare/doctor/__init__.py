@@ -1,7 +1,7 @@
 """What works on this machine and what does not, from the driver up to the panel, each with its cause and the fix.
 
 A check is a function of facts it is given, so that each case can be tried without the machine that has it; `run`
-gathers the facts. Nothing here changes anything.
+gathers the facts, and changes nothing but to make the folders for locks and ledger where they are not there yet.
 """
 
 from __future__ import annotations

@@ -269,7 +269,9 @@ def test_the_text_has_a_line_a_check_and_says_what_to_do():
     ]
 
 
-def test_a_run_on_this_machine_covers_every_check_and_changes_no_environment():
+def test_a_run_on_this_machine_covers_every_check_and_changes_no_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUSHARE_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     before = dict(os.environ)
     checks = {finding.check for finding in doctor.run()}
     assert {"driver", "nvml", "pynvml", "device nodes", "mps", "mig", "checkpoint", "ledger", "bus", "hub"} <= checks
