@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +14,9 @@ from ..errors import BadDemand, GPUShareError, NotManaged, Unavailable
 from ..units import parse_bytes, parse_seconds
 
 TIMEOUT_S = 10.0
+FIRST_ASK_S = 2.0  # a wait that is over by then is not worth showing
 ASK_S = 5.0  # how long one request may hang until the cell is let in
+LEAST_S = 0.5  # between two requests
 GRACE_S = 3.0  # what the answer may take beyond that
 BODY_MAX = 1 << 24
 
@@ -150,30 +153,39 @@ class Session:
     def unpin(self) -> dict[str, Any]:
         return self._verb("POST", "unpin")
 
-    def wait(self, timeout_s: float | None = None, seen: Callable[[dict[str, Any]], None] | None = None) -> bool:
-        """Waits until a cell may use the device; False when `timeout_s` ended first. Interrupted, it leaves the line.
+    def wait(
+        self, timeout_s: float | None = None, seen: Callable[[dict[str, Any]], None] | None = None
+    ) -> dict[str, Any]:
+        """Waits until a cell may use the device; the last answer's `admitted` says whether it may.
 
-        `seen` is told each answer on the way: place in line, estimate, message.
+        It is False only when `timeout_s` ended first. Interrupted or timed out, the place in line is given up.
+        `seen` is told each answer that lets it wait on: place in line, estimate, message.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        admitted = False
+        began, hang_s = time.monotonic(), FIRST_ASK_S
         try:
-            while not admitted:
-                left = ASK_S if until is None else max(0.0, min(ASK_S, until - time.monotonic()))
-                answer = self.admit(left)
-                admitted = answer["admitted"]
+            while True:
+                asked = time.monotonic()
+                left_s = math.inf if timeout_s is None else max(0.0, began + timeout_s - asked)
+                answer = self.admit(min(hang_s, left_s))
+                if answer["admitted"]:
+                    return answer
+                if left_s <= hang_s:
+                    self.leave()
+                    return answer
                 if seen is not None:
                     seen(answer)
-                if until is not None and time.monotonic() >= until:
-                    break
-        finally:
-            if not admitted:
-                self.leave()
-        return admitted
+                time.sleep(max(0.0, LEAST_S - (time.monotonic() - asked)))  # a service that does not hang the request
+                hang_s = ASK_S
+        except KeyboardInterrupt:
+            self.leave()
+            raise
 
     def admit(self, wait_s: float = ASK_S) -> dict[str, Any]:
         """One request to be let in; answers when it is, or after `wait_s` with the place in line."""
-        return self._verb("POST", "admit", {"wait_s": wait_s}, wait_s + GRACE_S)
+        answer = self._verb("POST", "admit", {"wait_s": wait_s}, wait_s + GRACE_S)
+        if not isinstance(answer.get("admitted"), bool):
+            raise Unavailable("The GPU service gave an answer that cannot be read.")
+        return answer
 
     def leave(self) -> None:
         """Gives the place in line up, as well as that can be told: the service forgets who does not ask again."""

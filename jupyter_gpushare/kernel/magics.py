@@ -1,0 +1,294 @@
+"""``%gpu`` and ``%%gpu``: what a person types, turned into the session's verbs, and the answers shown."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from .. import units
+from ..errors import BadDemand, Conflict, GPUShareError, Unavailable
+from . import render
+from .render import Card
+
+if TYPE_CHECKING:
+    from .client import Session
+    from .hooks import Kernel
+
+NOT_MANAGED = "jupyter-gpushare does not manage this kernel: start it from a Jupyter server that has the GPU service."
+
+
+def register(shell: Any, kernel: Kernel | None) -> None:
+    """Makes ``%gpu`` and ``%%gpu`` known; without a managed kernel they say so in one line."""
+    shell.register_magic_function(magic(shell, kernel), "line_cell", "gpu")
+
+
+def unregister(shell: Any) -> None:
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("gpu", None)
+
+
+def magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
+    """The function behind the magic; its docstring is what ``%gpu?`` shows."""
+
+    def gpu(line: str, cell: str | None = None) -> None:
+        """This notebook's GPU: see it, ask for more, keep it, give it back.
+
+        %gpu                     my share, my device, neighbours as a count, the line
+        %gpu why                 why this device
+        %gpu request 2           ask for 2 GPUs; 0.5 guarantees half of one, 0 asks for none
+             --memory 20GiB      memory on each
+             --exclusive         nobody else on it
+             --model A100        only devices whose name contains this
+             --restart           reserve what a running kernel cannot get; restart when it is ready
+        %gpu near /datasets/x    where its data lies (several paths, or session:<id>)
+        %gpu wait                wait until a GPU is there
+        %gpu pin 2h              keep it that long (1h when nothing is said); %gpu unpin ends that
+        %gpu park                move its GPU memory to host memory now; %gpu resume brings it back
+        %gpu release             give it back
+        %gpu history             share and use over time
+
+        %%gpu                    hold a GPU for this cell only, then give it back
+        """
+        from IPython.core.error import UsageError
+
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            raise UsageError(f"%gpu: {line!r} has a quote that is not closed.") from None
+        if kernel is None:
+            show(render.note("none", NOT_MANAGED))
+            return
+        try:
+            if cell is not None:
+                _for_this_cell(shell, kernel, words, cell)
+            else:
+                _line(kernel.session, words)
+        except BadDemand as error:
+            raise UsageError(f"%gpu: {error}") from None
+        except Conflict as error:
+            show(render.note("refused", "Not granted.", str(error).removeprefix("Not granted. ")))
+        except Unavailable as error:
+            show(render.note("lost", "The GPU service does not answer.", f"This notebook is untouched. ({error})"))
+        except GPUShareError as error:
+            show(render.note("refused", "Not done.", str(error)))
+
+    return gpu
+
+
+def show(card: Card) -> None:
+    from IPython.display import display
+
+    display(card)
+
+
+def _line(session: Session, words: list[str]) -> None:
+    verb, *rest = words or ["status"]
+    act = _VERBS.get(verb)
+    if act is None:
+        known = ", ".join(name for name in _VERBS if name != "status")
+        raise BadDemand(f"{verb!r} is not known; there are {known}.")
+    show(act(session, rest))
+
+
+def _for_this_cell(shell: Any, kernel: Kernel, words: list[str], cell: str) -> None:
+    """Takes a device up, runs the cell behind the gate, gives the device back, however the cell ends."""
+    _none(words)
+    session = kernel.session
+    try:
+        session.resume()
+        kernel.ask_next = True
+    except Unavailable:
+        pass  # the cell runs all the same
+    try:
+        result = shell.run_cell(cell, store_history=False)
+    finally:
+        kernel.ask_next = False
+        try:
+            session.release()
+        except Unavailable:
+            pass  # given back with the kernel's end at the latest
+    if not result.success:
+        raise _shown()
+
+
+def _shown() -> Exception:
+    """Ends the outer cell as failed without showing again what the inner one has shown."""
+
+    class CellFailed(Exception):
+        def _render_traceback_(self) -> list[str]:
+            return []
+
+    return CellFailed("The cell under %%gpu did not succeed.")
+
+
+# --- the verbs ---
+
+
+def _status(session: Session, words: list[str]) -> Card:
+    _none(words)
+    return _now(session)
+
+
+def _now(session: Session) -> Card:
+    return render.status(session.status(), session.cluster(), os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+
+def _why(session: Session, words: list[str]) -> Card:
+    _none(words)
+    return render.why(session.why(), session.status(), session.cluster())
+
+
+def _request(session: Session, words: list[str]) -> Card:
+    asked: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if word in ("--exclusive", "--restart"):
+            asked[word[2:]] = True
+        elif word.partition("=")[0] in ("--memory", "--model"):
+            option, given, value = word.partition("=")
+            value = value if given else next(rest, "")
+            if not value or value.startswith("--"):
+                raise BadDemand(f"{option}: a value is missing.")
+            asked[option[2:]] = units.parse_bytes(value) if option == "--memory" else value
+        elif word.startswith("-") and not word[1:2].isdigit():
+            raise BadDemand(f"{word!r} is not known; there are --memory, --exclusive, --model, --restart.")
+        elif "gpus" in asked:
+            raise BadDemand(f"{word!r} is one word too many.")
+        else:
+            asked["gpus"] = _number(word)
+    if not asked:
+        raise BadDemand("request: how many GPUs? Such as %gpu request 2, or %gpu request 0.5.")
+    session.request(**asked)
+    return _now(session)
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise BadDemand(f"{word!r} is not a number of GPUs.") from None
+
+
+def _near(session: Session, words: list[str]) -> Card:
+    session.near(*words)
+    return render.note("active", "Noted.", f"Devices close to {', '.join(words)} are preferred from now on.")
+
+
+def _release(session: Session, words: list[str]) -> Card:
+    _none(words)
+    session.release()
+    return render.note("none", "Given back.", "Your variables stay. Ask again with", "%gpu resume")
+
+
+def _pin(session: Session, words: list[str]) -> Card:
+    duration, *more = words or ["1h"]
+    _none(more)
+    seconds = units.parse_seconds(duration, "pin")
+    session.pin(seconds)
+    until = datetime.now().astimezone() + timedelta(seconds=seconds)
+    shown = f"{until:%H:%M}" if seconds < 20 * 3600 else f"{until:%a %H:%M}"
+    return render.note("idle", f"Kept until {shown}.", "Nothing will be parked before then. Undo with", "%gpu unpin")
+
+
+def _unpin(session: Session, words: list[str]) -> Card:
+    _none(words)
+    session.unpin()
+    return render.note("idle", "No longer kept.", "It stays while nobody waits.")
+
+
+def _park(session: Session, words: list[str]) -> Card:
+    _none(words)
+    answer = session.park()
+    return _said(answer, "Being parked.", "Your variables stay. Bring it back with", "%gpu resume")
+
+
+def _resume(session: Session, words: list[str]) -> Card:
+    _none(words)
+    return _said(session.resume(), "Coming back.")
+
+
+def _said(answer: dict[str, Any], strong: str, rest: str = "", code: str = "") -> Card:
+    """The state an act leads to, in the service's words where it has any."""
+    if answer.get("message"):
+        return render.note(answer.get("state", "idle"), answer["message"], code=code)
+    return render.note(answer.get("state", "idle"), strong, rest, code)
+
+
+def _history(session: Session, words: list[str]) -> Card:
+    _none(words)
+    return render.history(session.history())
+
+
+def _wait(session: Session, words: list[str]) -> Card:
+    _none(words)
+    from .hooks import adopt, interruptible
+
+    shown = Waiting()
+    try:
+        with interruptible():
+            answer = session.wait(seen=shown.answer)
+    except KeyboardInterrupt:
+        shown.clear()
+        return render.note("none", "Stopped waiting.", "Your place in line is given up.")
+    shown.clear()
+    adopt(answer)
+    return _now(session)
+
+
+def _none(words: list[str]) -> None:
+    if words:
+        raise BadDemand(f"{words[0]!r} is one word too many.")
+
+
+_VERBS: dict[str, Callable[[Session, list[str]], Card]] = {
+    "status": _status,
+    "why": _why,
+    "request": _request,
+    "near": _near,
+    "wait": _wait,
+    "pin": _pin,
+    "unpin": _unpin,
+    "park": _park,
+    "resume": _resume,
+    "release": _release,
+    "history": _history,
+}
+
+
+class Waiting:
+    """What is shown of a wait: nothing until there is something to say, then one output that is kept up to date."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self._handle: Any = None
+        self._text = ""
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        card = render.waiting(answer, self._clock() - self._began)
+        if answer.get("message") != self._text:  # a console prints each update as another line
+            self._text = answer.get("message", "")
+            self._show(card)
+
+    def done(self) -> None:
+        if self._handle is not None:
+            self._show(render.note("active", "The GPU is here.", f"Waited {self._clock() - self._began:.0f} s."))
+
+    def clear(self) -> None:
+        """Leaves no line about a wait that is over."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": ""}, raw=True)
+
+    def say(self, text: str) -> None:
+        self._show(render.note("lost", text))
+
+    def _show(self, card: Card) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(card, display_id=True)
+        else:
+            self._handle.update(card)

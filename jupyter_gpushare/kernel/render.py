@@ -1,0 +1,389 @@
+"""What ``%gpu`` shows: one card as HTML for notebooks and as text for consoles. Pure: JSON of the service in, text out.
+
+Words and shapes are those of the sidebar. Blue is this notebook, grey others; a value that was not read is ``–``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..units import GIB
+
+Json = dict[str, Any]
+
+CELLS = 20  # characters of the share bar in a console
+SHOWN_TERMS = 3
+SQUARES_MAX = 12
+BLOCKS = "▁▂▃▄▅▆▇█"
+HONEST = {
+    "timeslice": "time-sliced: a target, not a wall",
+    "mps": "MPS: a ceiling",
+    "mig": "MIG: a slice of its own",
+    "exclusive": "all yours",
+}
+TERMS = {
+    "compute": "Free compute",
+    "data": "Free bandwidth",
+    "fragmentation": "Leaves gaps",
+    "locality": "Close to data",
+    "thermal": "Temperature",
+    "energy": "Energy",
+    "stability": "Steadiness",
+}
+STATES = {
+    "waiting": "In line",
+    "bound": "Ready",
+    "active": "Computing",
+    "idle": "Idle",
+    "parking": "Being parked",
+    "parked": "Parked",
+    "resuming": "Coming back",
+    "none": "No GPU",
+    "lost": "Lost",
+    "dead": "Ended",
+}
+
+_LINE = 'fill="none" stroke="currentColor"'
+_CIRCLE = f'<circle cx="7" cy="7" r="5.5" {_LINE} stroke-width="1.5"/>'
+_BOX = '<rect x="1" y="1" width="12" height="12" rx="2.5" fill="none" stroke="currentColor" stroke-width="1.6"'
+_BARS = f'<path d="M5.2 4.6v4.8M8.8 4.6v4.8" {_LINE} stroke-width="1.8"/>'
+_SHAPES = {
+    "waiting": f'{_CIRCLE}<path d="M7 3.8V7l2.3 1.5" {_LINE} stroke-width="1.5" stroke-linecap="round"/>',
+    "bound": _CIRCLE,
+    "active": '<circle cx="7" cy="7" r="6" fill="currentColor"/>',
+    "idle": f'{_CIRCLE}<path d="M7 1.7a5.3 5.3 0 0 0 0 10.6z" fill="currentColor"/>',
+    "parking": f'{_BOX} stroke-dasharray="3 1.6"/>{_BARS}',
+    "parked": f"{_BOX}/>{_BARS}",
+    "resuming": f'<path d="M12.3 8.2A5.4 5.4 0 1 1 10.9 3.2" {_LINE} stroke-width="1.7"/>'
+    '<path d="M13.4 1.2v4.4H9z" fill="currentColor"/>',
+    "none": f'<circle cx="7" cy="7" r="5.3" {_LINE} stroke-width="1.5" stroke-dasharray="2 2"/>',
+    "lost": '<path d="m7 .6 6.4 6.4L7 13.4.6 7z" fill="currentColor"/>',
+    "dead": f'<path d="m2.6 2.6 8.8 8.8m0-8.8-8.8 8.8" {_LINE} stroke-width="2" stroke-linecap="round"/>',
+    "refused": f'{_CIRCLE}<path d="M4.2 7h5.6" {_LINE} stroke-width="1.8"/>',
+    "warned": '<path d="M7 1 13.4 12.6H.6z" fill="currentColor"/>',
+}
+_LOOKS = STATES | {"refused": "Not granted", "warned": "Warned"}
+_ARROW = (
+    '<svg data-s="next" viewBox="0 0 14 14" aria-hidden="true">'
+    f'<path d="M1.5 7h9M7 3l4 4-4 4" {_LINE} stroke-width="1.5"/></svg>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One output: rich where a notebook shows it, text where a console does."""
+
+    html: str
+    text: str
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/html": self.html, "text/plain": self.text}
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def note(look: str, strong: str, rest: str = "", code: str = "") -> Card:
+    """One sentence with its glyph; `code` is what undoes it."""
+    html = f'<div class="line">{_glyph(look)}<span><b>{escape(strong)}</b> {escape(rest)}{_code(code)}</span></div>'
+    return _card(html, " ".join(part for part in (strong, rest, code) if part))
+
+
+def status(session: Json, cluster: Json, mask: str = "") -> Card:
+    """The session's own share: where, how much, what it uses, what is next. `mask` names what is ``cuda:0`` here."""
+    state, found = session["state"], _devices(cluster)
+    mine = [(one, *found.get(one["uuid"], (None, None))) for one in session["devices"]]
+    look = "warned" if session.get("reclaim_in_s") is not None else state
+    head, plain_head = _sentence(session, mine)
+    sharing = next((device["sharing"] for _, device, _ in mine if device), None)
+    chip = '<span class="chip">simulated</span>' if cluster.get("simulated") else ""
+    honest = f'<span class="small muted">{escape(HONEST[sharing])}</span>' if sharing in HONEST else ""
+    html = [f'<div class="line">{_glyph(look)}<span class="say">{head}</span>{chip}{honest}</div>']
+    text = [plain_head + ("   simulated" if cluster.get("simulated") else "")]
+    if state == "waiting":
+        ahead, behind = _around(session, cluster)
+        bar, line = _line_of(session, ahead, behind)
+        html.append(bar)
+        text.append(line)
+    elif mine:
+        bar, line = _shares(session, [one["share"] for one, _, _ in mine])
+        html.append(bar)
+        text.append(line)
+    if mine:
+        facts = _facts(session, mine, mask)
+        cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value, _ in facts)
+        html.append(f"<dl>{cells}</dl>")
+        text.append("   ".join(short for _, _, short in facts))
+    following = _next(session, cluster)
+    html.append(f"<p>{_ARROW}<span>{escape(following)}</span></p>")
+    text.append(f"next   {following}")
+    return _card("".join(html), "\n".join(text))
+
+
+def why(answer: Json, session: Json, cluster: Json) -> Card:
+    """The terms that chose its device, the heaviest first, and the next best device with what decided."""
+    terms = sorted(answer["terms"], key=lambda term: (-abs(term["value"] or 0.0), term["name"]))
+    found = _devices(cluster)
+    where = " and ".join(_where(found, one["uuid"]) for one in session["devices"]) or "No GPU now"
+    if not terms:
+        return note(session["state"], f"{where}.", "Nothing was chosen yet: it is when a cell needs a GPU.")
+    rows = [(TERMS.get(term["name"], term["name"]), term["value"], term["text"]) for term in terms[:SHOWN_TERMS]]
+    if terms[SHOWN_TERMS:]:
+        rest = sum(term["value"] or 0.0 for term in terms[SHOWN_TERMS:])
+        rows.append((_plural(len(terms) - SHOWN_TERMS, "more term"), rest, "see the panel"))
+    most = max(0.01, *(abs(value or 0.0) for _, value, _ in rows))
+    cells = "".join(
+        f'<span>{escape(name)}</span><span class="bar" aria-hidden="true">'
+        f"<span{' class=against' if (value or 0) < 0 else ''}"
+        f' style="inline-size:{100 * abs(value or 0) / most:.0f}%"></span></span><b>{_signed(value)}</b>'
+        f'<span class="muted">{escape(said)}</span>'
+        for name, value, said in rows
+    )
+    fitness = sum(term["value"] * term["weight"] for term in terms if term["value"] is not None)
+    closing = f"Fitness {fitness:.2f}" + "".join(
+        f", next best {one['fitness']:.2f} ({_where(found, one['device'])}: {one['text']})"
+        for one in answer["alternatives"][:1]
+    )
+    html = f'<b>{escape(where)}</b><div class="terms">{cells}</div><p class="small muted">{escape(closing)}.</p>'
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{name:<{width}}  {_signed(value):>6}  {said}" for name, value, said in rows]
+    return _card(html, "\n".join([where, *lines, f"{closing}."]))
+
+
+def waiting(answer: Json, waited_s: float = 0.0, code: str = "") -> Card:
+    """A wait as it goes: the service's own sentence, and how long it has lasted."""
+    said = (
+        answer.get("message")
+        or f"Waiting for a GPU, {place(answer.get('queue_position'))}, {about(answer.get('eta_s'))}."
+    )
+    so_far = f"{_lasted(waited_s)} so far" if waited_s >= 1 else ""
+    html = (
+        f'<div class="line" role="status">{_glyph("waiting")}<span class="say">{escape(said)}{_code(code)}</span>'
+        f'<span class="small muted">{so_far}</span></div>'
+    )
+    return _card(html, f"{said}{f'  ({so_far})' if so_far else ''}")
+
+
+def history(answer: Json) -> Card:
+    """Share and use over time as two lines of blocks, a gap where nothing was read, and GPU time by day."""
+    series = answer.get("series") or []
+    if not series:
+        return note("none", "No history yet.", "It begins with the first cell that uses a GPU.")
+    rows = [
+        (name, _blocks([point[key] for point in series])) for name, key in (("share", "share"), ("busy", "utilization"))
+    ]
+    days = ", ".join(f"{day}: {charged(used)}" for day, used in sorted(answer.get("by_day", {}).items()))
+    span = _lasted(answer["until"] - answer["since"])
+    html = "".join(
+        f'<div class="line"><span class="muted" style="inline-size:5ch">{name}</span><code>{line}</code></div>'
+        for name, line in rows
+    )
+    html += f'<p class="small muted">{escape(f"The last {span}. {days}")}</p>'
+    return _card(html, "\n".join([*(f"{name:<6} {line}" for name, line in rows), f"the last {span}   {days}".rstrip()]))
+
+
+# --- words ---
+
+
+def about(seconds: float | None) -> str:
+    """``under a minute``, ``about 4 min``, ``more than an hour``, ``no estimate yet``."""
+    if seconds is None:
+        return "no estimate yet"
+    if seconds < 60:
+        return "under a minute"
+    return "more than an hour" if seconds > 90 * 60 else f"about {round(seconds / 60)} min"
+
+
+def ordinal(number: int) -> str:
+    """``3rd``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def place(position: int | None) -> str:
+    return "in line" if position is None else f"{ordinal(position)} in line"
+
+
+def percent(fraction: float | None) -> str:
+    return "–" if fraction is None else f"{fraction:.0%}"
+
+
+def charged(gpu_s: float | None) -> str:
+    """``1.4 GPU-h``, ``90 GPU-s`` below a tenth of an hour."""
+    if gpu_s is None:
+        return "–"
+    return f"{gpu_s:.0f} GPU-s" if gpu_s < 360 else f"{gpu_s / 3600:.1f} GPU-h"
+
+
+def model_name(model: str) -> str:
+    """``A100 80GB`` of ``NVIDIA A100-SXM4-80GB``."""
+    name = re.sub(r"[-\s]+", " ", model)
+    name = re.sub(r"\b(NVIDIA|Tesla|GeForce|Graphics|Device)\b\s*", "", name, flags=re.I)
+    return re.sub(r"\s*\b(SXM\d*|PCIe|HBM\d\w?|NVL)\b", "", name, flags=re.I).strip()
+
+
+def gib(size: float | None) -> str:
+    return "–" if size is None else f"{size / GIB:.1f}" if size / GIB < 99.95 else f"{size / GIB:.0f}"
+
+
+def _plural(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.2f}"
+
+
+def _lasted(seconds: float) -> str:
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    return f"{minutes} min {rest} s" if minutes < 10 else f"{minutes} min" if minutes < 90 else f"{minutes // 60} h"
+
+
+def _blocks(values: list[float | None]) -> str:
+    return "".join(" " if v is None else BLOCKS[min(7, max(0, int(v * 8)))] for v in values[-60:])
+
+
+# --- parts of a card ---
+
+
+@cache
+def _style() -> str:
+    return f"<style>{(Path(__file__).parent / 'card.css').read_text()}</style>"
+
+
+def _card(html: str, text: str) -> Card:
+    return Card(
+        f'{_style()}<div class="gpushare-out" role="group" aria-label="GPU share of this notebook">{html}</div>', text
+    )
+
+
+def _glyph(look: str) -> str:
+    label, shape = _LOOKS.get(look, look), _SHAPES.get(look, _CIRCLE)
+    return f'<svg data-s="{escape(look)}" viewBox="0 0 14 14" role="img" aria-label="{escape(label)}">{shape}</svg>'
+
+
+def _code(code: str) -> str:
+    return f" <code>{escape(code)}</code>" if code else ""
+
+
+def _devices(cluster: Json) -> dict[str, tuple[Json, Json]]:
+    """(device, server) by uuid."""
+    return {d["uuid"]: (d, server) for server in cluster.get("servers", ()) for d in server["devices"]}
+
+
+def _where(found: dict[str, tuple[Json, Json]], uuid: str) -> str:
+    device, server = found.get(uuid, (None, None))
+    return f"GPU {device['index']} on {server['name']}" if device and server else f"GPU {uuid[:12]}"
+
+
+def _sentence(session: Json, mine: list[Any]) -> tuple[str, str]:
+    """What is true now, as HTML and for a console."""
+    state = session["state"]
+    names = [f"GPU {device['index']}" if device else f"GPU {one['uuid'][:12]}" for one, device, _ in mine]
+    device, server = (mine[0][1], mine[0][2]) if mine else (None, None)
+    details = [model_name(device["model"]), server["name"]] if device and server else []
+    plain = "  ".join([" ".join(names), *details, "    ", STATES.get(state, str(state)).lower()]) if mine else ""
+    on = {"active": "Computing on", "bound": "Ready on", "idle": "Idle on", "resuming": "Coming back to"}.get(state)
+    if on and mine:
+        return ", ".join([f"{on} <b>{escape(' and '.join(names))}</b>", *map(escape, details)]), plain
+    if state == "waiting":
+        demand = session["demand"]
+        amount = _plural(int(-(-demand["gpus"] // 1)), "GPU") if demand["gpus"] >= 1 else "a GPU"
+        model = f", any {demand['constraints']['model']}" if demand["constraints"]["model"] else ""
+        return f"Waiting for <b>{escape(amount)}</b>{escape(model)}", f"Waiting for {amount}{model}"
+    return escape(session["message"]), plain or session["message"]
+
+
+def _shares(session: Json, shares: list[float]) -> tuple[str, str]:
+    """The share bar, one for each device; the big number is their sum."""
+    least, limit, total = session["guarantee"], session["limit"], sum(shares)
+    big = percent(total) if len(shares) == 1 else f"{total:.2g} of {len(shares)}"
+    spoken = f"{big}, guaranteed {percent(least)}, up to {percent(limit)}"
+    bars = "".join(
+        f'<div class="share" role="meter" aria-label="Share of the GPU" aria-valuemin="0" aria-valuemax="100"'
+        f' aria-valuenow="{100 * share:.0f}" aria-valuetext="{spoken}">'
+        f'<span class="limit" style="inline-size:{100 * limit:.0f}%"></span>'
+        f'<span class="now" style="inline-size:{100 * share:.0f}%"></span>'
+        f'<span class="least" style="inset-inline-start:{100 * least:.0f}%"></span></div>'
+        for share in shares
+    )
+    html = (
+        f'<div class="big">{bars}<strong>{big}</strong></div>'
+        f'<div class="ends"><span>{percent(least)} guaranteed</span><span>may grow to {percent(limit)}</span></div>'
+    )
+    tick = round(least * CELLS)
+    drawn = []
+    for share in shares:
+        bar = ("#" * round(share * CELLS)).ljust(CELLS, ".")
+        drawn.append(f"|{bar[:tick]}|{bar[tick:]}|" if 0 < tick < CELLS else f"|{bar}|")
+    return html, f"share  {' '.join(drawn)}  {big}   guaranteed {percent(least)}, up to {percent(limit)}"
+
+
+def _facts(session: Json, mine: list[Any], mask: str) -> list[tuple[str, str, str]]:
+    """Name, value, and both as a console says it."""
+    facts, visible = [], [one for one in mask.split(",") if one]
+    used = _sum(one["memory_used"] for one, _, _ in mine)
+    total = _sum(device["memory_total"] if device else None for _, device, _ in mine)
+    of = f"{gib(used)} of {'–' if total is None else round(total / GIB)} GiB"
+    facts.append(("GPU memory", of, f"memory {of}"))
+    busy = [one["utilization"] for one, _, _ in mine]
+    mean = None if None in busy else sum(busy) / len(busy)
+    facts.append(("Busy", percent(mean), f"busy {percent(mean)}"))
+    neighbours = sum(len(device["other_shares"]) for _, device, _ in mine if device)
+    facts.append(("Neighbours", str(neighbours), _plural(neighbours, "neighbour")))
+    facts.append(("Charged", charged(session["charged_gpu_s"]), f"charged {charged(session['charged_gpu_s'])}"))
+    here = [
+        f"cuda:{visible.index(name)}"
+        for one, device, _ in mine
+        if (name := one["uuid"] if one["uuid"] in visible else str(device["index"]) if device else "") in visible
+    ]
+    if here:
+        facts.append(("In this kernel", ", ".join(here), f"here {', '.join(here)}"))
+    return facts
+
+
+def _sum(values: Any) -> float | None:
+    """None as soon as one is unknown."""
+    known = list(values)
+    return None if not known or None in known else sum(known)
+
+
+def _around(session: Json, cluster: Json) -> tuple[int, int] | tuple[None, None]:
+    position, length = session["queue_position"], len(cluster.get("queue", ()))
+    return (None, None) if position is None else (position - 1, max(0, length - position))
+
+
+def _line_of(session: Json, ahead: int | None, behind: int | None) -> tuple[str, str]:
+    """The line itself instead of a bar."""
+    eta, position = about(session["eta_s"]), session["queue_position"]
+    if ahead is None or behind is None:
+        return f'<div class="ends"><span>In line</span><span>{eta}</span></div>', f"line   {eta}"
+    said = f"{ahead} ahead of you, {behind} behind"
+    squares = ""
+    if ahead + behind < SQUARES_MAX:
+        squares = "<span></span>" * ahead + '<span class="me"></span>' + '<span class="after"></span>' * behind
+    html = (
+        f'<div class="big"><div class="queue" role="img" aria-label="{said}">{squares}</div>'
+        f"<strong>{ordinal(position)}</strong></div>"
+        f'<div class="ends whole"><span>{said}</span><span>{eta}</span></div>'
+    )
+    return html, f"line   {ordinal(position)}, {said}   {eta}"
+
+
+def _next(session: Json, cluster: Json) -> str:
+    """What comes next; a notice of reclaim says its reason first."""
+    following, state = session.get("next") or {}, session["state"]
+    said = following.get("text") or ""
+    if session.get("reclaim_in_s") is not None:
+        return f"{session['message']} {said}"
+    if state == "active":
+        waiting = cluster["summary"]["waiting"]
+        return f"{said} {'Nobody is waiting.' if waiting == 0 else f'{waiting} waiting.'}"
+    return said
