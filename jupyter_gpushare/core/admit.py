@@ -20,7 +20,9 @@ from .policy import Policy
 from .room import EPS, need_of, reachable, sum_at
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
-BATCH = 256  # sessions that are scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
+PAIRS = (
+    500_000  # sessions x devices scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
+)
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
 RESUME_LEAST = 512 * 2**20
@@ -30,19 +32,22 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     """Binds, leases and resumes whom there is room for; the others are `draft.blocked`, in order."""
     state = draft.state
     held = _held_by_user(draft)
-    left = {"bind": BATCH, "lease": BATCH}
+    left = {"bind": PAIRS, "lease": PAIRS}
     for session in _line(state, now, policy):
         starts = draft.rows(session).size == 0
         wish = "bind" if starts and not _must_lease(state, session) else "lease"
-        if left[wish] == 0:
+        devices = candidates(draft, session)
+        if left[wish] <= 0:
             continue
-        left[wish] -= 1
+        left[wish] -= devices.size
         reason = refusal(state, session) if starts else None
         if reason is not None:
             draft.decisions.append(Refuse(session=state.sessions.id[session], why=reason))
         elif wish == "bind":
-            _bind(draft, session, policy)
-        elif not _lease(draft, session, held, policy):
+            _bind(draft, session, devices, policy)
+        elif (over := _over_cap(draft, session, held)) > EPS:
+            draft.over_cap[session] = over
+        elif not _lease(draft, session, devices, held, policy):
             draft.blocked.append(session)
             _reserve(draft, session)
     return draft
@@ -95,7 +100,7 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
 def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bools) -> Floats:
     """(C,) what goes before fitness where a session is only bound: how likely its first cell is to find room there."""
     beside_all = draft.room.expected[devices] + draft.state.sessions.guarantee[session] <= 1.0 + EPS
-    return 40.0 * own + 20.0 * lent + 10.0 * beside_all
+    return np.asarray(40.0 * own + 20.0 * lent + 10.0 * beside_all, dtype=np.float64)
 
 
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
@@ -168,9 +173,17 @@ def _held_by_user(draft: Draft) -> Floats:
     return sum_at(asks.user[sessions], asks.guarantee[sessions], len(draft.state.users.name))
 
 
-def _bind(draft: Draft, session: int, policy: Policy) -> None:
+def _over_cap(draft: Draft, session: int, held: Floats) -> float:
+    """Devices by which a new lease would exceed the user's cap; one that computes already is charged, not stopped."""
+    state, asks = draft.state, draft.state.sessions
+    if asks.bursting[session] or draft.lease[draft.rows(session)].any():
+        return 0.0
+    user = asks.user[session]
+    return float(held[user] + asks.guarantee[session] * asks.count[session] - state.users.cap[user])
+
+
+def _bind(draft: Draft, session: int, devices: Ints, policy: Policy) -> None:
     """Chooses devices for a new session. They hold nothing yet, so room is a preference and not a condition."""
-    devices = reachable(draft.state, session)
     own, lent = fits(draft, session, devices)
     scored = fitness(draft, session, devices, policy)
     chosen = choose(draft.state, session, devices, scored.total + likelihood(draft, session, devices, own, lent))
@@ -178,7 +191,7 @@ def _bind(draft: Draft, session: int, policy: Policy) -> None:
         place(draft, session, scored, chosen, own | lent, why="bound", lease=False)
 
 
-def _lease(draft: Draft, session: int, held: Floats, policy: Policy) -> bool:
+def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Policy) -> bool:
     """Grants a lease, or the way back from host memory, if there is room now."""
     asks = draft.state.sessions
     rows = draft.rows(session)
@@ -188,9 +201,6 @@ def _lease(draft: Draft, session: int, held: Floats, policy: Policy) -> bool:
     if not fresh and not draft.borrowed[rows].any() and asks.context[session]:
         _admit_holder(draft, session)
         return True
-    if fresh and not running and held[user] + wanted > draft.state.users.cap[user] + EPS:
-        return False
-    devices = candidates(draft, session)
     draft.lift(session)
     own, lent = fits(draft, session, devices)
     scored = fitness(draft, session, devices, policy)

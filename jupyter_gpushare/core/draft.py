@@ -26,6 +26,7 @@ class Draft:
     outlook, room : what each device is like, and what it has left
     ahead, ahead_memory : (D,) share and bytes kept for who is next in line and could not be admitted
     blocked : sessions that wait and could not be admitted, in order
+    over_cap : how many devices each of these sessions would take its user over the cap
     kept : for whom `ahead` is kept, and on which devices
     decisions : what was decided so far
     """
@@ -47,6 +48,7 @@ class Draft:
     ahead: Floats
     ahead_memory: Floats
     blocked: list[int] = field(default_factory=list)
+    over_cap: dict[int, float] = field(default_factory=dict)
     kept: dict[int, Ints] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
 

@@ -16,7 +16,7 @@ from .admit import candidates, fits, resident
 from .choose import choose
 from .draft import FREE, Draft, copy_of
 from .policy import Policy
-from .room import sum_at
+from .room import EPS, sum_at
 from .state import ACTIVE, BOUND, IDLE, PARKING, WAITING, Bools, Floats, Ints
 
 TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
@@ -51,10 +51,10 @@ def take_back(draft: Draft, now: float, policy: Policy) -> Draft:
         if policy.reclaim == "always":
             chosen = dict.fromkeys(idle.session[idle.in_line < 0].tolist(), False)
         elif idle.session.size:
-            chosen = _victims(draft, idle, now, policy)
+            chosen = _victims(draft, idle, now, policy) | _own_idle(draft, idle)
         for session, rung, due_s in zip(idle.session.tolist(), idle.rung.tolist(), idle.due_s.tolist(), strict=True):
             if session in chosen:
-                why = "waiter" if draft.blocked else "idle"
+                why = "idle" if policy.reclaim == "always" else "waiter"
                 _step(draft, session, rung, due_s, chosen[session], why, now, policy)
     _withdraw(draft, chosen)
     return draft
@@ -116,7 +116,21 @@ def _park_cost_s(draft: Draft, rows: Ints) -> Floats:
 
 
 def _wanted(draft: Draft, policy: Policy) -> bool:
-    return bool(draft.blocked) or policy.reclaim == "always"
+    return bool(draft.blocked or draft.over_cap) or policy.reclaim == "always"
+
+
+def _own_idle(draft: Draft, idle: Takeable) -> dict[int, bool]:
+    """For a session that its user's cap keeps waiting: their own idle ones whose going brings them under it."""
+    asks = draft.state.sessions
+    chosen: dict[int, bool] = {}
+    for waiter, over in draft.over_cap.items():
+        for session in idle.session[asks.user[idle.session] == asks.user[waiter]].tolist():
+            if over <= EPS:
+                break
+            if session not in chosen and draft.lease[draft.rows(session)].any():
+                chosen[session] = False
+                over -= asks.guarantee[session] * asks.count[session]
+    return chosen
 
 
 def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[int, bool]:

@@ -271,3 +271,14 @@ def test_what_is_needed_stays_the_same_from_round_to_round():
 
     assert noticed == [session for act, session in acts(it.step()) if act == "park"]
     assert np.isnan(it["h" if noticed == ["i"] else "i"].warned_until)
+
+
+def test_over_the_cap_of_a_user_only_their_own_idle_sessions_make_room():
+    own, other = holder("own", memory=GIB, gpus=0.8), holder("other", "b", memory=GIB)
+    it = world(own, other, waiter(gpus=0.5, memory=GIB), gpus=(GPU("a"), GPU("b")))
+    it["own"].user = "w"
+    it.caps["w"] = 1.0
+
+    assert acts(it.settle()) == [("warn", "own")]
+    it.now += 5.0
+    assert acts(it.settle()) == [("park", "own"), ("place", "w")]
