@@ -79,7 +79,6 @@ class Request:
     path: dict[str, str]
     query: Mapping[str, str]
     body: Any
-    raw: bytes
 
     @property
     def session(self) -> Session:
@@ -124,7 +123,7 @@ async def call(broker: Broker, caller: Caller, method: str, path: str, query: Ma
     try:
         check_role(route, caller)
         extra = {"session": parts.get("id", "")} if "session" in route.body.__struct_fields__ else {}
-        request = Request(broker, caller, parts, query, parsed(body, route.body, **extra), body)
+        request = Request(broker, caller, parts, query, parsed(body, route.body, **extra))
         answer = route.function(request)
         if isinstance(answer, Awaitable):
             answer = await answer
@@ -206,7 +205,7 @@ def why(request: Request) -> Why:
 
 def put_session(request: Request) -> Awaitable[Binding]:
     spec: SessionSpec = msgspec.structs.replace(request.body, id=request.path["id"])
-    return starts.open_session(request.broker, request.caller, spec, b'"demand"' in request.raw)
+    return starts.open_session(request.broker, request.caller, spec)
 
 
 def ended(request: Request) -> None:

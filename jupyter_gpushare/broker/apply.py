@@ -166,7 +166,7 @@ class Applier:
         self.send(session, Park(session=session.id), then)
 
     def stop(self, session: Session, decision: StopKernel, now: float) -> None:
-        """Its server ends the kernel (it learns so with its next sign of life): only it may, without a restart."""
+        """Its server, which hears of the decision, ends the kernel: done by anybody else it would be restarted."""
         session.stop_asked = decision.why
 
     def refuse(self, session: Session, decision: Refuse, now: float) -> None:

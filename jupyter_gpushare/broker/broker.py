@@ -86,6 +86,7 @@ class Broker:
     async def stop(self) -> None:
         """Lets every waiting request go and ends the loop. Leases stay: kernels run on. The ledger is the caller's."""
         self.stopped = True
+        self.wake.set()
         self.pulse()
         self.streams.close()
         tasks = [*self._tasks, *self.applier.tasks]

@@ -20,8 +20,8 @@ FAILING = "Decisions stopped because of an error of the broker's own; its log ha
 
 
 async def run(broker: Broker) -> None:
-    """Turns whenever something changed, and at the next time rule. Ends by cancellation only."""
-    while True:
+    """Turns whenever something changed, and at the next time rule, until the broker stops."""
+    while not broker.stopped:  # a cancellation that meets a wake-up is lost in wait_for before Python 3.12
         try:
             await asyncio.wait_for(broker.wake.wait(), wait_s(broker, broker.clock()))
         except asyncio.TimeoutError:

@@ -80,6 +80,7 @@ class Session:
     ended: float | None = None
     end_why: str = ""
     cells: int = 0  # execute_requests of the present process that run
+    told_at: float = -math.inf  # when its server last told of a cell
     gated: bool = False
     asked_at: float = 0.0  # when its gate last asked
     admitted_at: float | None = None  # a waiting cell was let in then; its start follows

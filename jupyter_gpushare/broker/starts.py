@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 WAITS_PER_ORIGIN = 3  # a browser has six connections to a host: starts must leave some
 FIRST_ANSWER_S = 2.0  # for a decision on what never waits: bindings, and the first report of a node
+UNHEARD_S = 2.0  # a cell's start or end that did not reach us is made up for; one on its way is not
 TAKEN_OVER = "Another start of this notebook took over this place in line."
 
 
@@ -38,28 +39,35 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     why: Literal["cleanup", "dead"]
 
 
+class Kernel(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel as its server knows it: enough to take it up again where the broker lost it."""
+
+    spec: SessionSpec
+    pid: int | None = None
+    started: float | None = None
+    bursting: bool = False
+    devices: tuple[str, ...] = ()  # its mask
+
+
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
-    """Which kernels a single-user server has."""
+    """Which kernels a single-user server has, in full."""
 
-    sessions: tuple[str, ...]
+    sessions: tuple[Kernel, ...]
 
 
-async def open_session(broker: Broker, caller: Caller, spec: SessionSpec, asked_for: bool) -> Binding:
+async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Binding:
     """Which devices the kernel's mask names. Waits only for demands that cannot be met later without a restart.
 
     A client that goes away (cancellation) leaves nothing in line. Raises NotAllowed, BadDemand; under `when_full =
     "fail"` also Conflict.
     """
-    if not caller.admin and spec.user != caller.user and not broker.settings.simulated:
-        raise NotAllowed(f"user: {spec.user!r} is not who asks; a server starts sessions of its own user only.")
-    if caller.origin is not None and spec.origin != caller.origin:
-        raise NotAllowed(f"origin: {spec.origin!r} is not the server that asks.")
+    _check_owner(broker, caller, spec)
     known = broker.cluster.sessions.get(spec.id)
     if known is not None and known.live and known.user != spec.user:
         raise NotAllowed(f"{spec.id} is somebody else's session.")
     fresh = known is None or not known.live
     if fresh:
-        session = _new(broker, spec, asked_for)
+        session = _new(broker, spec)
     else:
         session = known
         _again(broker, session, spec)
@@ -80,6 +88,14 @@ async def open_session(broker: Broker, caller: Caller, spec: SessionSpec, asked_
             f"No GPU is free for this kernel ({words.asked(session)}), so it was not started.", reason="full"
         )
     return binding(broker, session, key)
+
+
+def _check_owner(broker: Broker, caller: Caller, spec: SessionSpec) -> None:
+    """A server speaks for its own user's sessions; on simulated devices it may play several users."""
+    if not caller.admin and spec.user != caller.user and not broker.settings.simulated:
+        raise NotAllowed(f"user: {spec.user!r} is not who asks; a server starts sessions of its own user only.")
+    if caller.origin is not None and spec.origin != caller.origin:
+        raise NotAllowed(f"origin: {spec.origin!r} is not the server that asks.")
 
 
 def binding(broker: Broker, session: Session, key: tuple[str, str]) -> Binding:
@@ -157,13 +173,9 @@ def _take_ticket(broker: Broker, key: tuple[str, str], session: Session) -> None
     broker.pulse()
 
 
-def _new(broker: Broker, spec: SessionSpec, asked_for: bool) -> Session:
+def _new(broker: Broker, spec: SessionSpec) -> Session:
     now, cluster = broker.clock(), broker.cluster
-    demand = spec.demand
-    if not asked_for:
-        demand = Demand(gpus=broker.settings.default_gpus, exclusive=broker.settings.default_exclusive)
-    if spec.path is not None:
-        demand = cluster.demands.get((spec.user, spec.path), demand)
+    demand = cluster.demands.get((spec.user, spec.path or ""), spec.demand or broker.default_demand)
     session = Session(
         id=spec.id,
         user=spec.user,
@@ -249,26 +261,34 @@ def started(broker: Broker, session: Session, body: Started) -> None:
     broker.applier.remember(session)
 
 
-def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> dict[str, object]:
-    """Takes note that a server lives. Tells which of its kernels are not known here, and which it shall stop."""
+def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
+    """Takes note that a server lives, and of what it says of its kernels; those that are not known here are taken up."""
     if caller.origin is not None and caller.origin != origin:
         raise NotAllowed(f"{origin} is not the server that asks.")
-    now, unknown, stop = broker.clock(), [], {}
-    for name in body.sessions:
-        session = broker.cluster.sessions.get(name)
-        if session is None or not session.live:
-            unknown.append(name)
-        elif session.origin == origin and (caller.admin or session.user == caller.user or broker.settings.simulated):
-            session.last_alive, session.recovering = now, False
-            if session.stop_asked is not None:
-                stop[name] = session.stop_asked
-    return {"unknown": unknown, "stop": stop}
+    now = broker.clock()
+    for kernel in body.sessions:
+        _check_owner(broker, caller, kernel.spec)
+        session = broker.cluster.sessions.get(kernel.spec.id)
+        if session is None:
+            session = _new(broker, kernel.spec)
+            session.mask = kernel.devices
+            session.placements = {uuid: Placement(device=uuid) for uuid in kernel.devices}
+            if session.placements:
+                session.waiting_since = None
+        if not session.live or session.user != kernel.spec.user:
+            continue
+        session.last_alive, session.recovering, session.origin = now, False, kernel.spec.origin
+        if kernel.pid is not None and kernel.started is not None and kernel.pid != session.pid:
+            started(broker, session, Started(pid=kernel.pid, started=kernel.started))
+        if kernel.bursting != (session.cells > 0) and now - session.told_at > UNHEARD_S:
+            session.cells = min(session.cells, 1)
+            burst(broker, session, "start" if kernel.bursting else "end")
 
 
 def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> None:
     """A cell runs, or ended. Ends without a start (of a process before) change nothing."""
     now = broker.clock()
-    session.last_alive = now
+    session.last_alive = session.told_at = now
     if phase == "start":
         session.gated = False
         session.cells += 1

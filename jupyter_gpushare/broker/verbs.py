@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Refused
-from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, checked
+from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
 from ..units import parse_bytes, parse_seconds
 from . import room, words
 from .records import Cluster, Session
@@ -228,7 +228,11 @@ def stop(broker: Broker, caller: Caller, name: str, body: StopBody) -> None:
     if session is not None and session.user != caller.user and not caller.admin:
         raise NotAllowed("This is somebody else's session.")
     if session is not None and session.live and body.pid is None and session.processes != "gone":
-        session.stop_asked = "asked"
+        broker.apply([StopKernel(session=name, why="asked")])
+        server = cluster.server_of(session)
+        silent = broker.clock() - session.last_alive > broker.settings.lease_ttl_s
+        if silent and session.pid is not None and server is not None:
+            broker.applier.stop_leftovers(name, server, session.pid)  # nobody else is there to end it
         return
     found = [
         (record.server, process)

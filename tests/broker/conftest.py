@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -199,7 +200,8 @@ class World:
             await self.bus.report(self.node.report())
             turn(self.broker)
             while self.broker.applier.tasks:
-                await next(iter(self.broker.applier.tasks))
+                await asyncio.wait(self.broker.applier.tasks)
+                await asyncio.sleep(0)
                 turn(self.broker)
 
     async def wait(self, seconds: float, step: float = 1.0, alive: bool = True) -> None:
@@ -219,7 +221,7 @@ class World:
     async def call(self, method: str, path: str, caller: Caller, body: object = None, **query: str) -> Any:
         raw = b"" if body is None else json.dumps(body).encode()
         reply = await self.broker.call(caller, method, path, query, raw)
-        return msgspec.to_builtins(reply.body)
+        return json.loads(msgspec.json.encode(reply.body))
 
     async def open(self, name: str, user: str = "alice", **spec: Any) -> Any:
         body = {"id": name, "user": user, "origin": f"{user}-lab", "label": f"{name}.ipynb", **spec}
