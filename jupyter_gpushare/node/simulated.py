@@ -17,33 +17,15 @@ from msgspec.structs import replace
 
 from ..model import Assign, Attach, CommandResult, Device, Held, Inject, Park, Process, Resume, Simulate
 from ..units import format_bytes
+from .board import Activity, Board
 from .contention import Load, Slice, slices
-from .inventory import SimulatedDevice, SimulatedServer
+from .inventory import SimulatedServer
 from .processes import lives
 
 CONTEXT = 300 * 2**20  # bytes a process takes on a device before it allocates anything, as CUDA contexts do
-AMBIENT_C, FULL_LOAD_C, HOT_C = 30.0, 45.0, 45.0  # degrees: idle; above that at full load; above that with a dead fan
-HEAT_S = 25.0  # time constant of the temperature
-THROTTLE_C = 20.0  # degrees above the slowdown temperature at which the clocks would reach 0
-LEAST_CLOCK = 0.3
-SLOW_CLOCK = 0.4  # what a device with the fault "slow" delivers
 STEP_S = 1.0  # longest piece in which the clocks count as constant
 
-Fault = Literal["lost", "hot", "unreadable", "slow", "none"]
 Where = Literal["device", "parking", "parked", "resuming"]
-
-
-@dataclass(slots=True)
-class _Device:
-    facts: SimulatedDevice
-    temperature_c: float = AMBIENT_C
-    fault: Fault = "none"
-
-    @property
-    def clock_fraction(self) -> float:
-        above = max(0.0, self.temperature_c - self.facts.slowdown_c)
-        throttled = max(LEAST_CLOCK, 1.0 - above / THROTTLE_C)
-        return min(throttled, SLOW_CLOCK) if self.fault == "slow" else throttled
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +82,7 @@ class SimulatedBackend:
         """`wait` lets time pass while a park or resume is under way; `alive` says whether a process still exists."""
         self.link_gb_s = server.link_gb_s
         self._host_memory = server.host_memory
-        self._devices = {facts.uuid: _Device(facts) for facts in server.devices}
+        self._devices = {facts.uuid: Board(facts) for facts in server.devices}
         self._sessions: dict[str, _Session] = {}
         self._clock = clock
         self._wait = wait
@@ -262,7 +244,8 @@ class SimulatedBackend:
             if speeds:
                 pieces.append(STEP_S)
             step = max(0.0, min(pieces))
-            self._heat(step)
+            for device in self._devices.values():
+                device.warm(step, self._activity(self._slices(device)))
             for session, speed in speeds:
                 session.done = _settled(session.done + step * speed / session.seconds)
             for session in moving:
@@ -283,7 +266,7 @@ class SimulatedBackend:
             if session.computes
         ]
 
-    def _slices(self, device: _Device) -> dict[str, Slice]:
+    def _slices(self, device: Board) -> dict[str, Slice]:
         uuid = device.facts.uuid
         return slices(
             {
@@ -293,28 +276,17 @@ class SimulatedBackend:
             }
         )
 
-    def _heat(self, step: float) -> None:
-        for device in self._devices.values():
-            _, power = self._activity(device, self._slices(device))
-            idle, limit = device.facts.power_idle_w, device.facts.power_limit_w
-            target = AMBIENT_C + FULL_LOAD_C * (power - idle) / (limit - idle)
-            if device.fault == "hot":
-                target += HOT_C
-            device.temperature_c = target + (device.temperature_c - target) * math.exp(-step / HEAT_S)
+    def _activity(self, shared: dict[str, Slice]) -> Activity:
+        return Activity(
+            sum(part.time for part in shared.values()),
+            sum(self._sessions[name].memory_utilization * part.time for name, part in shared.items()),
+        )
 
-    def _activity(self, device: _Device, shared: dict[str, Slice]) -> tuple[float, float]:
-        """Part of the time its memory is read or written, and watts."""
-        time_used = sum(part.time for part in shared.values())
-        memory = min(1.0, sum(self._sessions[name].memory_utilization * part.time for name, part in shared.items()))
-        load = (0.8 * time_used + 0.2 * memory) * device.clock_fraction
-        idle, limit = device.facts.power_idle_w, device.facts.power_limit_w
-        return memory, idle + (limit - idle) * min(1.0, load)
-
-    def _used(self, device: _Device) -> int:
+    def _used(self, device: Board) -> int:
         uuid = device.facts.uuid
         return sum(session.size for session in self._sessions.values() if session.resident and uuid in session.devices)
 
-    def _free(self, device: _Device) -> int:
+    def _free(self, device: Board) -> int:
         return device.facts.memory - self._used(device)
 
     def _host_free(self) -> int:
@@ -350,7 +322,7 @@ class SimulatedBackend:
             session.where = "device"
         session.moved = 0.0
 
-    def _lose(self, session: _Session, device: _Device) -> None:
+    def _lose(self, session: _Session, device: Board) -> None:
         """What lay on a lost device is gone; what is on its way back still lies in host memory."""
         if session.where == "resuming":
             self._turn_back(session)
@@ -364,7 +336,7 @@ class SimulatedBackend:
             if not self._alive(session.pid, session.started):
                 del self._sessions[name]
 
-    def _seen(self, device: _Device, shared: dict[str, Slice]) -> Device:
+    def _seen(self, device: Board, shared: dict[str, Slice]) -> Device:
         facts = device.facts
         known = Device(
             uuid=facts.uuid,
@@ -381,15 +353,15 @@ class SimulatedBackend:
             return replace(known, state="lost", reason="It fell off the bus (simulated fault).")
         if device.fault == "unreadable":
             return replace(known, state="unknown", reason="Its values cannot be read (simulated fault).")
-        memory, power = self._activity(device, shared)
+        activity = self._activity(shared)
         return replace(
             known,
             memory_used=self._used(device),
             memory_unaccounted=0,
-            utilization=min(1.0, sum(part.time for part in shared.values())),
-            memory_utilization=memory,
+            utilization=activity.utilization,
+            memory_utilization=activity.memory_utilization,
             temperature_c=device.temperature_c,
-            power_w=power,
+            power_w=device.power_w(activity),
             clock_fraction=device.clock_fraction,
             processes=tuple(
                 Process(
@@ -412,7 +384,7 @@ def _busy(session: _Session) -> CommandResult:
     return CommandResult(ok=False, reason="busy", message=f"This session is {session.where} already.")
 
 
-def _no_memory(device: _Device, asked: int, free: int) -> CommandResult:
+def _no_memory(device: Board, asked: int, free: int) -> CommandResult:
     message = (
         f"not enough memory on GPU {device.facts.index}: {format_bytes(asked)} asked, {format_bytes(max(0, free))} free"
     )
