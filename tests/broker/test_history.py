@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpushare.broker.database import Database
@@ -112,6 +112,7 @@ entries = st.lists(
 )
 
 
+@settings(max_examples=20)  # each makes a database
 @given(entries)
 def test_every_way_to_sum_gives_the_same_total(entries):
     database = Database("sqlite://")
