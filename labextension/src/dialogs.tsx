@@ -133,6 +133,7 @@ export async function askForMore(
   const { button } = await showDialog({
     title: trans.__('Ask for more'),
     body,
+    focusNodeSelector: 'input',
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Ask') })]
   });
   return button.accept ? wish : null;
@@ -170,6 +171,7 @@ export async function askWhere(
   const { button } = await showDialog({
     title: trans.__('Move to another GPU'),
     body,
+    focusNodeSelector: 'select',
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Move') })]
   });
   return button.accept ? choice : null;

@@ -46,6 +46,7 @@ export class ToolItem extends LiveWidget {
         className="jp-GPUShare-tool"
         data-state={session.state}
         data-look={texts.look}
+        data-stale={model.snapshot.kind === 'gone' || undefined}
         aria-haspopup="dialog"
         aria-label={trans.__('GPU: %1, %2', texts.label, texts.short)}
         title={texts.word.replaceAll('**', '')}

@@ -13,12 +13,13 @@ import { actionOf, opensMenu } from './keys';
 import { Glyph, Icon, Name, Rich } from './marks';
 
 export function Card({ session }: { session: ISession }): JSX.Element {
-  const { trans, openMenu, rowKeys } = useUi();
+  const { trans, snapshot, openMenu, rowKeys } = useUi();
+  const gone = snapshot.kind === 'gone';
   const moment = useMoment();
   const [answer, ask] = useAct(session.id);
   const texts = appearance(session, moment, trans);
   const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
-    const action = actionOf(event, texts.look, rowKeys);
+    const action = actionOf(event, texts.look, rowKeys && !gone);
     if (action) {
       ask(action);
     } else if (opensMenu(event)) {
@@ -35,6 +36,7 @@ export function Card({ session }: { session: ISession }): JSX.Element {
       data-session={session.id}
       data-state={session.state}
       data-look={texts.look}
+      data-stale={gone || undefined}
       tabIndex={0}
       aria-label={trans.__('%1, the notebook in front of you', session.label)}
       onKeyDown={onKeyDown}
@@ -45,7 +47,7 @@ export function Card({ session }: { session: ISession }): JSX.Element {
         <MoreButton session={session} />
       </div>
       <p className="jp-GPUShare-say">
-        <Rich text={texts.sentence} />
+        <Rich text={gone ? trans.__('Last seen: %1', texts.sentence) : texts.sentence} />
       </p>
       <Figure session={session} texts={texts} />
       <Facts session={session} look={texts.look} />

@@ -50,14 +50,19 @@ function Open({ server }: { server: IServer }): JSX.Element {
           {[down ? silent : '', content(server)].filter(Boolean).join(' · ')}
         </span>
       </h3>
-      {down ? (
-        <p className="jp-GPUShare-note">
-          {trans.__('Its GPUs are not offered until it answers. Notebooks there keep running.')}
-        </p>
-      ) : (
-        <Tiles server={server} />
-      )}
+      <Inside server={server} />
     </section>
+  );
+}
+
+function Inside({ server }: { server: IServer }): JSX.Element {
+  const { trans } = useUi();
+  return server.state === 'down' ? (
+    <p className="jp-GPUShare-note">
+      {trans.__('Its GPUs are not offered until it answers. Notebooks there keep running.')}
+    </p>
+  ) : (
+    <Tiles server={server} />
   );
 }
 
@@ -122,7 +127,7 @@ function Strip({ server }: { server: IServer }): JSX.Element {
         </span>
         <span className="jp-GPUShare-free">{amount(free)}</span>
       </button>
-      {open && <Tiles server={server} />}
+      {open && <Inside server={server} />}
     </section>
   );
 }
