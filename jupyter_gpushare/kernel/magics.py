@@ -82,7 +82,7 @@ def magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
 def show(card: Card) -> None:
     from IPython.display import display
 
-    display(card)
+    display(card)  # type: ignore[no-untyped-call]
 
 
 def _line(session: Session, words: list[str]) -> None:
@@ -289,6 +289,6 @@ class Waiting:
         from IPython.display import display
 
         if self._handle is None:
-            self._handle = display(card, display_id=True)
+            self._handle = display(card, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(card)

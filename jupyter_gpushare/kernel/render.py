@@ -120,8 +120,9 @@ def status(session: Json, cluster: Json, mask: str = "") -> Card:
         html.append(f"<dl>{cells}</dl>")
         text.append("   ".join(short for _, _, short in facts))
     following = _next(session, cluster)
-    html.append(f"<p>{_ARROW}<span>{escape(following)}</span></p>")
-    text.append(f"next   {following}")
+    if following:
+        html.append(f"<p>{_ARROW}<span>{escape(following)}</span></p>")
+        text.append(f"next   {following}")
     return _card("".join(html), "\n".join(text))
 
 
@@ -378,8 +379,10 @@ def _line_of(session: Json, ahead: int | None, behind: int | None) -> tuple[str,
 
 
 def _next(session: Json, cluster: Json) -> str:
-    """What comes next; a notice of reclaim says its reason first."""
+    """What comes next; a notice of reclaim says its reason first. Empty where the sentence above has said it."""
     following, state = session.get("next") or {}, session["state"]
+    if state in ("parked", "parking", "none", "dead") and following.get("code") in ("cell", "parked", "ask", "leave"):
+        return ""
     said = following.get("text") or ""
     if session.get("reclaim_in_s") is not None:
         return f"{session['message']} {said}"

@@ -68,6 +68,18 @@ WAITS = {
     "message": "Waiting for a GPU, 3rd in line, about 4 min. The cell starts by itself.",
 }
 
+WHY = {
+    "terms": [
+        {"name": "compute", "value": 0.62, "weight": 1.0, "text": "194 of 312 TFLOP/s"},
+        {"name": "fragmentation", "value": -0.08, "weight": 1.0, "text": "others fit a little worse"},
+        {"name": "locality", "value": 0.14, "weight": 1.0, "text": "nothing to move"},
+        {"name": "energy", "value": 0.05, "weight": 1.0, "text": "40 W more"},
+        {"name": "stability", "value": 0.03, "weight": 1.0, "text": "even load"},
+    ],
+    "alternatives": [{"device": UUID, "fitness": 0.45, "decisive": "compute", "text": "less compute free"}],
+    "decided": [],
+}
+
 Answer = tuple[int, Any] | Callable[[Any], tuple[int, Any]]
 
 
@@ -102,7 +114,7 @@ class Service:
 
 
 @contextmanager
-def service() -> Iterator[Service]:
+def serve() -> Iterator[Service]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
