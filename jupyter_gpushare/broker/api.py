@@ -15,18 +15,16 @@ import msgspec
 from ..errors import BadDemand, Conflict, GPUShareError, NotAllowed, NotFound, Unavailable
 from ..model import (
     Admission,
-    Alternative,
     Binding,
     Caller,
     CommandResult,
     Demand,
     Inject,
     SessionSpec,
-    SessionState,
     Simulate,
-    Term,
 )
 from . import eta, gate, starts, verbs, view
+from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
 from .records import Session
@@ -37,37 +35,6 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 Role = Literal["user", "kernel", "server", "admin"]
-
-
-class Acted(msgspec.Struct, frozen=True, kw_only=True):
-    """The state a session goes to."""
-
-    state: SessionState
-    message: str = ""
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a session is where it is."""
-
-    terms: tuple[Term, ...]
-    alternatives: tuple[Alternative, ...]
-    decided: tuple[dict[str, Any], ...]  # what happened to it, newest first, with the seconds since
-
-
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    eta_s: float | None
-
-
-class BurstPhase(msgspec.Struct, frozen=True, kw_only=True):
-    phase: Literal["start", "end"]
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    fault: Literal["lost", "hot", "unreadable", "slow", "none"]
-
-
-class Empty(msgspec.Struct, frozen=True, kw_only=True):
-    """No fields."""
 
 
 @dataclass(frozen=True, slots=True)

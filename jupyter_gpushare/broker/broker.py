@@ -15,6 +15,7 @@ from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
 from . import api, loop, starts, state, upkeep, view
+from .answers import Why
 from .apply import Applier, plain
 from .ledger import Ledger
 from .metrics import Metrics
@@ -59,7 +60,7 @@ class Broker:
         self.charged_at = clock()
         # Event ids of an earlier broker must not look like ours to a returning stream.
         self.rev = secrets.randbelow(1 << 30)
-        self._pulse = asyncio.Event()
+        self._pulse: asyncio.Future[None] | None = None  # the next turn, while somebody waits for it
         self._tasks: list[asyncio.Task[None]] = []
         self._unread = False
         self._saved_at = clock()
@@ -130,23 +131,21 @@ class Broker:
     def pulse(self) -> None:
         """A turn was taken: whoever waits for its outcome looks again."""
         self._frame = None
-        pulse, self._pulse = self._pulse, asyncio.Event()
-        pulse.set()
+        pulse, self._pulse = self._pulse, None
+        if pulse is not None:
+            pulse.set_result(None)
 
     async def turned(self, settled: Callable[[], bool], timeout_s: float) -> None:
         """Waits for a turn of the loop, then until `settled` or `timeout_s` later, or the broker stops."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + max(timeout_s, 0.0)
-        first = True
-        while (first or not settled()) and not self.stopped:
-            left_s = FIRST_TURN_S if first else deadline - clock()
-            if left_s <= 0:
+        running = asyncio.get_running_loop()
+        deadline, left_s = running.time() + max(timeout_s, 0.0), FIRST_TURN_S
+        while left_s > 0 and not self.stopped:
+            self._pulse = self._pulse or running.create_future()
+            # Not wait_for: before Python 3.12 it loses a cancellation that meets the turn, and with it a withdrawal.
+            done, _ = await asyncio.wait([self._pulse], timeout=left_s)
+            if not done or settled():
                 return
-            try:
-                await asyncio.wait_for(self._pulse.wait(), left_s)
-            except asyncio.TimeoutError:
-                return
-            first = False
+            left_s = deadline - running.time()
 
     def apply(self, decisions: Iterable[AnyDecision]) -> None:
         """Carries decisions out, the loop's or a person's."""
@@ -203,7 +202,7 @@ class Broker:
         self.rev += 1
         return self.rev
 
-    def why(self, session: Session) -> api.Why:
+    def why(self, session: Session) -> Why:
         """Why a session is where it is, as of now."""
         now = self.clock()
         decided = tuple(
@@ -211,10 +210,14 @@ class Broker:
             for at, decision in reversed(session.decided)
         )
         if not session.live or not session.wants:
-            return api.Why(terms=(), alternatives=(), decided=decided)
+            return Why(terms=(), alternatives=(), decided=decided)
         matrix = state.build(self.cluster, self.settings, self.policy, now)
         _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), self.policy)
-        return api.Why(terms=terms, alternatives=alternatives, decided=decided)
+        if not alternatives and session.place is not None:
+            alternatives = (
+                session.place.alternatives
+            )  # a running kernel's mask leaves no choice: what there was at first
+        return Why(terms=terms, alternatives=alternatives, decided=decided)
 
     # --- the ledger -------------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Session:
     attached_at: str | None = None  # server/epoch that knows its process tree
     processes: Literal["none", "alive", "gone", "unknown"] = "none"  # none: not started; unknown: nobody could say yet
     last_alive: float = 0.0
+    opening: bool = False  # its start waits for the answer: somebody is there
     recovering: bool = False  # out of the ledger, not yet confirmed by its server or node
     cooperative: bool = False
     placements: dict[str, Placement] = field(default_factory=dict)

@@ -75,12 +75,15 @@ async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Bin
     key = (spec.origin, spec.path or spec.id)
     _take_ticket(broker, key, session)
     broker.touch()
+    session.opening = True
     try:
         if session.waiting_since is not None:
             await _wait_for_place(broker, key, session, spec.wait_s if when_full == "wait" else 0.0)
     except asyncio.CancelledError:
         withdraw(broker, session, fresh)
         raise
+    finally:
+        session.opening, session.last_alive = False, broker.clock()
     if when_full == "fail" and not _placed(session) and session.wants:
         if fresh:
             withdraw(broker, session, fresh)
@@ -262,7 +265,7 @@ def started(broker: Broker, session: Session, body: Started) -> None:
 
 
 def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
-    """Takes note that a server lives, and of what it says of its kernels; those that are not known here are taken up."""
+    """Takes note that a server lives, and of what it says of its kernels; those not known here are taken up."""
     if caller.origin is not None and caller.origin != origin:
         raise NotAllowed(f"{origin} is not the server that asks.")
     now = broker.clock()

@@ -39,7 +39,7 @@ def upkeep(broker: Broker, now: float) -> None:
         if session.reserves is not None:
             if now - session.opened > RESERVED_FOR_S:
                 broker.end(session, "reservation expired")
-        elif now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
+        elif not session.opening and now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
             broker.end(session, "silent")
 
 

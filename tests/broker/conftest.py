@@ -197,6 +197,7 @@ class World:
     async def settle(self) -> None:
         """Reports, decides and obeys until nothing more happens at this instant."""
         for _ in range(3):
+            await asyncio.sleep(0)  # requests that were just made reach the broker
             await self.bus.report(self.node.report())
             turn(self.broker)
             while self.broker.applier.tasks:

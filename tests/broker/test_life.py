@@ -11,7 +11,7 @@ from jupyter_gpushare.errors import Conflict, NotAllowed
 from jupyter_gpushare.model import Attach, Detach, Process, Stop
 from jupyter_gpushare.units import GIB
 
-from .conftest import kernel, server  # noqa: TID252 - the folder's own builders
+from .conftest import kernel, server
 
 
 async def test_a_kernel_is_bound_at_once_and_leased_by_its_first_cell(world):
