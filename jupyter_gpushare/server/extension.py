@@ -73,11 +73,26 @@ class GPUShareExtension(ExtensionApp):
         if self.rooms is None:
             return
         self.rooms.kernels.end_waits()
-        try:
-            await asyncio.wait_for(self.serverapp.cleanup_kernels(), END_KERNELS_S)
-        except asyncio.TimeoutError:
+        await self._forget_failed_starts()
+        ending = asyncio.ensure_future(self.serverapp.cleanup_kernels())
+        done, _ = await asyncio.wait({ending}, timeout=END_KERNELS_S)
+        if not done:
             self.log.warning("Not all kernels have ended yet; their leases end once their processes are gone.")
         await self.rooms.stop()
+        if done:
+            await ending
+
+    async def _forget_failed_starts(self) -> None:
+        """A start that failed stays among the pending ones, and then `shutdown_all` fails: the server would not end
+        (seen in jupyter_client 8.10)."""
+        kernels = self.serverapp.kernel_manager
+        pending = getattr(kernels, "_pending_kernels", {})
+        starting = {kernel_id: task for kernel_id, task in pending.items() if kernel_id not in kernels}
+        if starting:
+            await asyncio.wait(starting.values(), timeout=1.0)
+        for kernel_id, task in starting.items():
+            if task.done() and kernel_id not in kernels:
+                pending.pop(kernel_id, None)
 
     def _url(self) -> str:
         """Where this server's kernels, which run on its machine, reach it."""

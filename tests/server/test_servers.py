@@ -1,0 +1,120 @@
+"""Several real servers of one user on one machine: one broker, whoever of them lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from jupyter_gpushare.demo.servers import DemoFailed, serving
+
+OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
+SETTINGS = {
+    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "GPUShare": {"simulated_inventory": "1x2xA100", "lease_ttl_s": 2, "start_wait_s": 60},
+}
+
+
+def wait_for(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = what()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {timeout_s} s; last: {found!r}"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def specs(tmp_path, monkeypatch):
+    """Kernelspecs: `wrapper`, a process that is no kernel and outlives its server, and `whole`, which asks for both."""
+    for name, argv, gpus in (
+        ("wrapper", ["sleep", "600"], 1),
+        ("whole", [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], 2),
+    ):
+        folder = tmp_path / "data" / "kernels" / name
+        folder.mkdir(parents=True)
+        spec = {"argv": argv, "display_name": name, "language": "x", "metadata": {"gpushare": {"gpus": gpus}}}
+        (folder / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+
+
+def server(folder: Path, name: str):
+    return serving(name, folder, lab=False, settings=SETTINGS)
+
+
+def start(server: Any, kernel: str) -> str:
+    return server.ask("POST", "api/kernels", {"name": kernel})["id"]
+
+
+def test_two_servers_share_one_broker_and_the_later_takes_over_when_the_first_is_killed(tmp_path, specs):
+    with server(tmp_path, "alice") as first, server(tmp_path, "bob") as second:
+        mine, other = start(first, "python3"), start(second, "python3")
+        assert second.gpu("GET", f"sessions/{other}")["state"] == "bound"
+        assert {s["id"] for s in first.gpu("GET", "status")["sessions"]} == {mine, other}  # its user is the admin
+        assert {s["id"] for s in second.gpu("GET", "status")["sessions"]} == {other}
+
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+
+        session = wait_for(lambda: known(second, other))
+        assert session["state"] == "bound"
+        wait_for(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2)
+
+
+def known(server: Any, session: str) -> Any:
+    status = server.gpu("GET", "status")
+    return next((s for s in status["sessions"] if s["id"] == session and s["state"] != "none"), None)
+
+
+def test_what_survives_a_killed_server_keeps_its_device_until_it_is_stopped(tmp_path, specs):
+    with server(tmp_path, "alice") as first:
+        session = start(first, "wrapper")
+        device = first.gpu("GET", f"sessions/{session}")["devices"][0]["uuid"]
+        left = next(p for p in psutil.Process(first.process.pid).children(recursive=True) if p.name() == "sleep")
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+    try:
+        with server(tmp_path, "alice") as second:
+            wait_for(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2)
+            assert second.gpu("GET", "status")["summary"]["free"] == 1
+            own = start(second, "wrapper")
+            assert second.gpu("GET", f"sessions/{own}")["devices"][0]["uuid"] != device
+
+            second.gpu("POST", f"sessions/{session}/stop", {})
+
+            wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
+            wait_for(lambda: second.gpu("GET", "status")["summary"]["free"] == 1)
+    finally:
+        if left.is_running():
+            os.kill(left.pid, signal.SIGKILL)
+
+
+def refused(server: Any) -> None:
+    with pytest.raises(DemoFailed, match="stopping"):
+        start(server, "whole")
+
+
+def test_a_server_that_is_asked_to_stop_while_a_start_waits_ends_within_five_seconds(tmp_path, specs):
+    with server(tmp_path, "alice") as only:
+        start(only, "whole")
+        waiting = threading.Thread(target=refused, args=(only,))
+        waiting.start()
+        wait_for(lambda: only.gpu("GET", "status")["summary"]["waiting"] == 1)
+        asked = time.monotonic()
+        only.process.send_signal(signal.SIGTERM)
+        only.process.wait(10)
+        took = time.monotonic() - asked
+        waiting.join(5)
+
+    assert took <= 5
+    assert not waiting.is_alive()
