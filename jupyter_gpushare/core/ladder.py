@@ -16,7 +16,7 @@ from .admit import candidates, fits, resident
 from .choose import choose
 from .draft import FREE, Draft, copy_of
 from .policy import Policy
-from .room import EPS, sum_at
+from .room import EPS, Room, sum_at
 from .state import ACTIVE, BOUND, IDLE, PARKING, WAITING, Bools, Floats, Ints
 
 TRIM, UNBIND, PARK, STOP = range(4)  # as in model.Rung
@@ -142,39 +142,41 @@ def _victims(draft: Draft, idle: Takeable, now: float, policy: Policy) -> dict[i
     behind it may hold what it needs. So after `PATIENCE_S` it may take from those as well, and the first in line takes
     what is idle one by one.
     """
-    later = copy_of(draft)
-    chosen: dict[int, bool] = {}
-    for session in np.flatnonzero(draft.state.sessions.state == PARKING).tolist():
+    asks = draft.state.sessions
+    later, chosen = copy_of(draft), dict[int, bool]()
+    for session in np.flatnonzero(asks.state == PARKING).tolist():
         later.lift(session)  # its room comes free by itself
-    notice_s = np.where(idle.rung == STOP, policy.stop_warn_s, policy.warn_before_s)
-    soon = set(idle.session[idle.due_s <= notice_s].tolist())
-    in_line = dict(zip(idle.session.tolist(), idle.in_line.tolist(), strict=True))
-    left = list(in_line)
+    soon = idle.due_s <= np.where(idle.rung == STOP, policy.stop_warn_s, policy.warn_before_s)
+    left = np.ones(idle.session.size, np.bool_)
+    gone = np.zeros(len(asks.id), np.bool_)
     for place, waiter in enumerate(draft.blocked):
-        if waiter in chosen:
+        if gone[waiter]:
             continue
-        patient = now - draft.state.sessions.waiting_since[waiter] >= PATIENCE_S
-        spare = [session for session in left if in_line[session] < 0 or (patient and in_line[session] > place)]
+        patient = now - asks.waiting_since[waiter] >= PATIENCE_S
+        left &= idle.session != waiter
+        spare = left & ((idle.in_line < 0) | (patient & (idle.in_line > place)))
         kept = later.kept.get(waiter)
         if kept is not None:
             later.keep(waiter, kept, -1.0)
         later.lift(waiter)
-        victims = _let_in(later, waiter, [session for session in spare if session in soon])
+        victims = _let_in(later, waiter, idle.session[spare & soon])
         if victims is not None:
             chosen |= victims
         else:
-            victims = _let_in(later, waiter, spare)
-        if victims is None and kept is not None:
+            victims = _let_in(later, waiter, idle.session[spare])
+        if victims is not None:
+            gone[list(victims)] = True
+        elif kept is not None:
             later.keep(waiter, kept)
             if patient:
-                victims = {session: True for session in spare if np.isin(later.devices(session), kept).any()}
+                victims = dict.fromkeys(_on(later, kept, idle.session[spare]), True)
                 chosen |= victims
         later.settle(waiter)
-        left = [session for session in left if session != waiter and session not in (victims or {})]
+        left &= ~np.isin(idle.session, list(victims or ()))
     return chosen
 
 
-def _let_in(later: Draft, waiter: int, spare: list[int]) -> dict[int, bool] | None:
+def _let_in(later: Draft, waiter: int, spare: Ints) -> dict[int, bool] | None:
     """Lets a lifted waiter into `later` with the fewest of the spare sessions gone; None where that does not help.
 
     Returns whom it takes, each with whether memory is what is short.
@@ -197,20 +199,44 @@ def _let_in(later: Draft, waiter: int, spare: list[int]) -> dict[int, bool] | No
     return victims
 
 
-def _best(later: Draft, waiter: int, devices: Ints, spare: list[int]) -> Ints | None:
+def _best(later: Draft, waiter: int, devices: Ints, spare: Ints) -> Ints | None:
     """Indices of the devices that could take the waiter if all of `spare` were gone, those that lack least."""
-    if not spare or devices.size == 0:
+    if spare.size == 0 or devices.size == 0:
         return None
-    before = later.room.committed[devices] + later.room.memory[devices] / later.room.capacity[devices]
-    for session in spare:
-        later.lift(session)
+    room = later.room
+    lacks = np.nan_to_num(room.committed[devices] + room.memory[devices] / room.capacity[devices])
+    later.room = _room_without(later, spare)
     own, lent = fits(later, waiter, devices)
-    for session in spare:
-        later.settle(session)
-    return choose(later.state, waiter, devices, np.where(own | lent, -np.nan_to_num(before), -np.inf))
+    later.room = room
+    return choose(later.state, waiter, devices, np.where(own | lent, -lacks, -np.inf))
 
 
-def _fewest(later: Draft, waiter: int, devices: Ints, spare: list[int]) -> list[int]:
+def _room_without(later: Draft, spare: Ints) -> Room:
+    """The room there would be if these idle sessions held nothing: `lift` for all of them at once."""
+    asks, room, size = later.state.sessions, later.room, len(later.state.devices.uuid)
+    rows = np.flatnonzero(_any(spare, len(asks.id))[later.session] & (later.session != FREE))
+    session, device, lease = later.session[rows], later.device[rows], later.lease[rows]
+    guarantee, context = asks.guarantee[session], asks.context[session]
+    asked = asks.memory[session]
+    need = np.where(np.isnan(asked), guarantee * room.capacity[device], asked)
+    used = np.where(context, np.fmax(later.memory_used[rows], need), 0.0)
+    return replace(
+        room,
+        committed=room.committed - sum_at(device, guarantee * (lease & ~later.borrowed[rows]), size),
+        memory=room.memory - sum_at(device, used, size),
+        holders=room.holders - sum_at(device, lease | context, size),
+        closed=room.closed - sum_at(device, lease & asks.exclusive[session], size),
+    )
+
+
+def _on(later: Draft, devices: Ints, spare: Ints) -> list[int]:
+    """Those of `spare`, in their order, that are on any of these devices."""
+    there = _any(later.session[np.isin(later.device, devices) & (later.session != FREE)], len(later.state.sessions.id))
+    on: list[int] = spare[there[spare]].tolist()
+    return on
+
+
+def _fewest(later: Draft, waiter: int, devices: Ints, spare: Ints) -> list[int]:
     """The smallest set, in order of preference, whose going lets the waiter onto these devices; left lifted."""
 
     def enough() -> bool:
@@ -218,9 +244,7 @@ def _fewest(later: Draft, waiter: int, devices: Ints, spare: list[int]) -> list[
         return bool(own.all() or lent.all())
 
     picked: list[int] = []
-    for session in spare:
-        if not np.isin(later.devices(session), devices).any():
-            continue
+    for session in _on(later, devices, spare):
         later.lift(session)
         picked.append(session)
         if enough():
