@@ -31,31 +31,57 @@ _loaded: weakref.WeakKeyDictionary[Any, Kernel | None] = weakref.WeakKeyDictiona
 
 def load(shell: Any) -> None:
     """Registers ``%gpu``; in a managed kernel also the gate and the thread. Loading twice changes nothing."""
-    from .magics import register
-
     if shell in _loaded:
         return
     try:
         kernel = Kernel(shell, Session.from_environment(), GateFile(os.environ.get("GPUSHARE_GATE")))
     except NotManaged:
         _loaded[shell] = None
-        register(shell, None)
+        shell.register_magic_function(_magic(shell, None), "line_cell", "gpu")
         return
     _loaded[shell] = kernel
-    register(shell, kernel)
+    shell.register_magic_function(_magic(shell, kernel), "line_cell", "gpu")
     kernel.start()
 
 
 def unload(shell: Any) -> None:
     """Takes everything back; cells start without asking from now on."""
-    from .magics import unregister
-
     if shell not in _loaded:
         return
-    unregister(shell)
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("gpu", None)
     kernel = _loaded.pop(shell)
     if kernel is not None:
         kernel.stop()
+
+
+def _magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
+    """What is behind ``%gpu`` and ``%%gpu``. Its docstring is the help; what it needs is loaded at the first use."""
+
+    def gpu(line: str, cell: str | None = None) -> None:
+        """This notebook's GPU: see it, ask for more, keep it, give it back.
+
+        %gpu                     my share, my device, neighbours as a count, the line
+        %gpu why                 why this device
+        %gpu request 2           ask for 2 GPUs; 0.5 guarantees half of one, 0 asks for none
+             --memory 20GiB      memory on each
+             --exclusive         nobody else on it
+             --model A100        only devices whose name contains this
+             --restart           reserve what a running kernel cannot get; restart when it is ready
+        %gpu near /datasets/x    where its data lies (several paths, or session:<id>)
+        %gpu wait                wait until a GPU is there
+        %gpu pin 2h              keep it that long (1h when nothing is said); %gpu unpin ends that
+        %gpu park                move its GPU memory to host memory now; %gpu resume brings it back
+        %gpu release             give it back
+        %gpu history             share and use over time
+
+        %%gpu                    hold a GPU for this cell only, then give it back
+        """
+        from .magics import run
+
+        run(shell, kernel, line, cell)
+
+    return gpu
 
 
 class GateFile:

@@ -21,62 +21,38 @@ if TYPE_CHECKING:
 NOT_MANAGED = "jupyter-gpushare does not manage this kernel: start it from a Jupyter server that has the GPU service."
 
 
-def register(shell: Any, kernel: Kernel | None) -> None:
-    """Makes ``%gpu`` and ``%%gpu`` known; without a managed kernel they say so in one line."""
-    shell.register_magic_function(magic(shell, kernel), "line_cell", "gpu")
+def run(shell: Any, kernel: Kernel | None, line: str, cell: str | None) -> None:
+    """Does what the line says. Raises UsageError, one line, for what is mistyped; everything else is shown."""
+    from IPython.core.error import UsageError
+
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        raise UsageError(f"%gpu: {line!r} has a quote that is not closed.") from None
+    if kernel is None:
+        show(render.note("none", NOT_MANAGED))
+        if cell is not None:  # a notebook that names its GPU cells runs anywhere
+            _run(shell, cell)
+        return
+    try:
+        if cell is not None:
+            _for_this_cell(shell, kernel, words, cell)
+        else:
+            _line(kernel.session, words)
+    except BadDemand as error:
+        raise UsageError(f"%gpu: {error}") from None
+    except GPUShareError as error:
+        show(_refusal(error))
+        if cell is not None:
+            raise _shown("The cell did not run: no GPU was granted.") from None
 
 
-def unregister(shell: Any) -> None:
-    for kind in ("line", "cell"):
-        shell.magics_manager.magics[kind].pop("gpu", None)
-
-
-def magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
-    """The function behind the magic; its docstring is what ``%gpu?`` shows."""
-
-    def gpu(line: str, cell: str | None = None) -> None:
-        """This notebook's GPU: see it, ask for more, keep it, give it back.
-
-        %gpu                     my share, my device, neighbours as a count, the line
-        %gpu why                 why this device
-        %gpu request 2           ask for 2 GPUs; 0.5 guarantees half of one, 0 asks for none
-             --memory 20GiB      memory on each
-             --exclusive         nobody else on it
-             --model A100        only devices whose name contains this
-             --restart           reserve what a running kernel cannot get; restart when it is ready
-        %gpu near /datasets/x    where its data lies (several paths, or session:<id>)
-        %gpu wait                wait until a GPU is there
-        %gpu pin 2h              keep it that long (1h when nothing is said); %gpu unpin ends that
-        %gpu park                move its GPU memory to host memory now; %gpu resume brings it back
-        %gpu release             give it back
-        %gpu history             share and use over time
-
-        %%gpu                    hold a GPU for this cell only, then give it back
-        """
-        from IPython.core.error import UsageError
-
-        try:
-            words = shlex.split(line)
-        except ValueError:
-            raise UsageError(f"%gpu: {line!r} has a quote that is not closed.") from None
-        if kernel is None:
-            show(render.note("none", NOT_MANAGED))
-            return
-        try:
-            if cell is not None:
-                _for_this_cell(shell, kernel, words, cell)
-            else:
-                _line(kernel.session, words)
-        except BadDemand as error:
-            raise UsageError(f"%gpu: {error}") from None
-        except Conflict as error:
-            show(render.note("refused", "Not granted.", str(error).removeprefix("Not granted. ")))
-        except Unavailable as error:
-            show(render.note("lost", "The GPU service does not answer.", f"This notebook is untouched. ({error})"))
-        except GPUShareError as error:
-            show(render.note("refused", "Not done.", str(error)))
-
-    return gpu
+def _refusal(error: GPUShareError) -> Card:
+    if isinstance(error, Unavailable):
+        return render.note("lost", "The GPU service does not answer.", f"This notebook is untouched. ({error})")
+    if isinstance(error, Conflict):
+        return render.note("refused", "Not granted.", str(error).removeprefix("Not granted. "))
+    return render.note("refused", "Not done.", str(error))
 
 
 def show(card: Card) -> None:
@@ -104,25 +80,28 @@ def _for_this_cell(shell: Any, kernel: Kernel, words: list[str], cell: str) -> N
     except Unavailable:
         pass  # the cell runs all the same
     try:
-        result = shell.run_cell(cell, store_history=False)
+        _run(shell, cell)
     finally:
         kernel.ask_next = False
         try:
             session.release()
         except Unavailable:
             pass  # given back with the kernel's end at the latest
-    if not result.success:
-        raise _shown()
 
 
-def _shown() -> Exception:
-    """Ends the outer cell as failed without showing again what the inner one has shown."""
+def _run(shell: Any, cell: str) -> None:
+    if not shell.run_cell(cell, store_history=False).success:
+        raise _shown("The cell under %%gpu did not succeed.")
+
+
+def _shown(message: str) -> Exception:
+    """Ends the outer cell as failed without showing again what was shown."""
 
     class CellFailed(Exception):
         def _render_traceback_(self) -> list[str]:
             return []
 
-    return CellFailed("The cell under %%gpu did not succeed.")
+    return CellFailed(message)
 
 
 # --- the verbs ---

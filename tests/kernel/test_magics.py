@@ -168,6 +168,19 @@ def test_a_held_cell_that_fails_gives_its_gpu_back_too(
     assert capsys.readouterr().out.count("ZeroDivisionError") == 2  # the inner traceback's head and end, once
 
 
+def test_a_held_cell_that_is_refused_does_not_run(shell: Any, service: Service) -> None:
+    service.answers["POST sessions/k1/resume"] = (409, {"message": "No GPU fits.", "reason": "refused"})
+    assert not shell.run_cell("%%gpu\nran = 1").success
+    assert "ran" not in shell.user_ns
+    assert data(shell)["text/plain"] == "Not granted. No GPU fits."
+
+
+def test_a_held_cell_runs_where_nothing_manages_the_kernel(plain_shell: Any) -> None:
+    jupyter_gpushare.load_ipython_extension(plain_shell)
+    assert plain_shell.run_cell("%%gpu\nran = 1").success
+    assert plain_shell.user_ns["ran"] == 1
+
+
 def test_help_lists_every_form(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell("%gpu?")
     said = capsys.readouterr().out
