@@ -214,9 +214,7 @@ class Broker:
         matrix = state.build(self.cluster, self.settings, self.policy, now)
         _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), self.policy)
         if not alternatives and session.place is not None:
-            alternatives = (
-                session.place.alternatives
-            )  # a running kernel's mask leaves no choice: what there was at first
+            alternatives = session.place.alternatives  # its mask leaves no choice now
         return Why(terms=terms, alternatives=alternatives, decided=decided)
 
     # --- the ledger -------------------------------------------------------------------------------------------
