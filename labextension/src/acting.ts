@@ -5,7 +5,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { Action } from './actions';
 import { IApi } from './api';
-import { askForMore, askWhere, confirmLoss, tell } from './dialogs';
+import { askForMore, askWhere, confirm, confirmLoss, tell } from './dialogs';
 import { kernelOf } from './focus';
 import { Refusal } from './request';
 import { IDemand, IGPUShareModel, ISession, IStatus } from './tokens';
@@ -51,11 +51,11 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
       if (!(error instanceof Refusal) || error.reason !== 'restart_required') {
         throw error;
       }
-      const sure = await confirmLoss(
+      const sure = await confirm(
         trans.__('Needs a kernel restart'),
         trans.__(
-          '%1 Its variables would be lost. The GPUs are reserved first; you restart when they are ready.',
-          error.message
+          '%1 The GPUs are reserved first; you restart when they are ready.',
+          error.message.replace(/^Needs a kernel restart\. /, '')
         ),
         trans.__('Reserve')
       );

@@ -2,7 +2,7 @@
 import { ServerConnection } from '@jupyterlab/services';
 
 import { IClient, MakeRequest, respond } from './request';
-import { IDemand, IStatus, IStatusReply, IWhy } from './tokens';
+import { IDemand, IFinding, IStatus, IStatusReply, IWhy } from './tokens';
 
 /** What can be asked of a session without a body. */
 export type Verb = 'release' | 'park' | 'resume' | 'unpin' | 'stop';
@@ -13,6 +13,7 @@ export interface IApi extends IClient {
   /** The open event stream, resumed after `lastId`. */
   events(lastId: string | null, signal: AbortSignal): Promise<Response>;
   why(session: string): Promise<IWhy>;
+  doctor(): Promise<IFinding[]>;
   /** Seconds until the demand could be met; null: no estimate. */
   estimate(demand: IDemand): Promise<number | null>;
   act(session: string, verb: Verb): Promise<void>;
@@ -51,6 +52,7 @@ export function createApi(
       return respond(client, 'events', { headers, signal, cache: 'no-store' });
     },
     why: session => get<IWhy>(of(session, 'why')),
+    doctor: () => get<IFinding[]>('doctor'),
     estimate: async demand => {
       const response = await post('estimate', demand);
       return ((await response.json()) as { eta_s: number | null }).eta_s;

@@ -58,7 +58,7 @@ export function happened(before: ISession | undefined, after: ISession): Happeni
   ) {
     return ['active', 'idle', 'resuming', 'parking'].includes(before.state) ? 'moved' : null;
   }
-  return before.state === 'resuming' ? 'resumed' : null;
+  return before.state === 'resuming' || before.state === 'parked' ? 'resumed' : null;
 }
 
 export function bannerOf(

@@ -1,117 +1,14 @@
 /** What is asked of the person: how much more, which device, and whether something may be lost. */
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
-import { useEffect, useId, useState } from 'react';
 
 import { IApi } from './api';
-import { about, modelName, percent } from './format';
+import { AskForm } from './components/ask';
+import { Glyph } from './components/marks';
+import { modelName, percent } from './format';
 import { serversInOrder } from './order';
 import { IDemand, ISession, IStatus } from './tokens';
 import { deviceName, freeShare, isOffered } from './view';
-
-const GIB = 2 ** 30;
-
-interface IAskProps {
-  demand: IDemand;
-  status: IStatus;
-  trans: TranslationBundle;
-  api: IApi;
-  onChange(demand: IDemand): void;
-}
-
-/** "0.5" and "2" are usable, "1.5" and "-1" are not: below 1 a part of a GPU, above it whole ones. */
-export function gpusOf(text: string): number | null {
-  const value = Number(text.replace(',', '.'));
-  return text.trim() === '' ||
-    !Number.isFinite(value) ||
-    value < 0 ||
-    (value > 1 && !Number.isInteger(value))
-    ? null
-    : value;
-}
-
-export function AskForm({ demand, status, trans, api, onChange }: IAskProps): JSX.Element {
-  const [gpus, setGpus] = useState(String(demand.gpus));
-  const [memory, setMemory] = useState(demand.memory ? String(demand.memory / GIB) : '');
-  const [model, setModel] = useState(demand.constraints?.model ?? '');
-  const [exclusive, setExclusive] = useState(demand.exclusive ?? false);
-  const [estimate, setEstimate] = useState('');
-  const id = useId();
-  const wish = gpusOf(gpus);
-  const gib = memory === '' ? null : Number(memory.replace(',', '.'));
-  const problem =
-    wish === null
-      ? trans.__('GPUs: below 1 for a part of one, or a whole number.')
-      : gib !== null && !(gib > 0)
-        ? trans.__('Memory: GiB greater than 0, or nothing.')
-        : '';
-  const models = new Set(
-    Object.values(status.servers).flatMap(server =>
-      Object.values(server.devices).map(device => modelName(device.model))
-    )
-  );
-  useEffect(() => {
-    if (problem || wish === null) {
-      return undefined;
-    }
-    const next: IDemand = {
-      ...demand,
-      gpus: wish,
-      exclusive,
-      memory: gib === null ? null : Math.round(gib * GIB),
-      constraints: { ...demand.constraints, model: model || null }
-    };
-    onChange(next);
-    const timer = setTimeout(() => {
-      api.estimate(next).then(
-        eta =>
-          setEstimate(
-            eta !== null && eta <= 0
-              ? trans.__('Starts now.')
-              : trans.__('Waits: %1.', about(eta, trans))
-          ),
-        (error: Error) => setEstimate(error.message)
-      );
-    }, 300);
-    return () => clearTimeout(timer);
-    // eslint-disable-next-line react-hooks/exhaustive-deps -- the rest stays the same while the dialog is open
-  }, [wish, gib, model, exclusive, problem]);
-  return (
-    <div className="jp-GPUShare jp-GPUShare-ask">
-      <label htmlFor={`${id}gpus`}>{trans.__('GPUs')}</label>
-      <input
-        id={`${id}gpus`}
-        inputMode="decimal"
-        value={gpus}
-        onChange={event => setGpus(event.target.value)}
-      />
-      <label htmlFor={`${id}memory`}>{trans.__('Memory, GiB')}</label>
-      <input
-        id={`${id}memory`}
-        inputMode="decimal"
-        value={memory}
-        onChange={event => setMemory(event.target.value)}
-      />
-      <label htmlFor={`${id}model`}>{trans.__('Model')}</label>
-      <select id={`${id}model`} value={model} onChange={event => setModel(event.target.value)}>
-        <option value="">{trans.__('any')}</option>
-        {[...models].map(name => (
-          <option key={name} value={name.split(' ')[0]}>
-            {name}
-          </option>
-        ))}
-      </select>
-      <label htmlFor={`${id}exclusive`}>{trans.__('Nobody beside me')}</label>
-      <input
-        id={`${id}exclusive`}
-        type="checkbox"
-        checked={exclusive}
-        onChange={event => setExclusive(event.target.checked)}
-      />
-      <p role="status">{problem || estimate || '\u00a0'}</p>
-    </div>
-  );
-}
 
 /** The new demand, or null where the person thought better of it. */
 export async function askForMore(
@@ -120,12 +17,12 @@ export async function askForMore(
   api: IApi,
   trans: TranslationBundle
 ): Promise<IDemand | null> {
-  let wish = session.demand;
+  let wish: IDemand | null = session.demand;
   const body = ReactWidget.create(
     <AskForm
       demand={session.demand}
       status={status}
-      api={api}
+      estimate={demand => api.estimate(demand)}
       trans={trans}
       onChange={demand => (wish = demand)}
     />
@@ -136,6 +33,9 @@ export async function askForMore(
     focusNodeSelector: 'input',
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Ask') })]
   });
+  if (button.accept && wish === null) {
+    throw new Error(trans.__('Not asked: a field was not usable.'));
+  }
   return button.accept ? wish : null;
 }
 
@@ -181,6 +81,15 @@ export function tell(title: string, body: string, trans: TranslationBundle): Pro
   return showDialog({ title, body, buttons: [Dialog.okButton({ label: trans.__('Close') })] });
 }
 
+export async function confirm(title: string, body: string, label: string): Promise<boolean> {
+  const { button } = await showDialog({
+    title,
+    body,
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label })]
+  });
+  return button.accept;
+}
+
 /** Only for what loses something. */
 export async function confirmLoss(title: string, body: string, label: string): Promise<boolean> {
   const { button } = await showDialog({
@@ -189,4 +98,30 @@ export async function confirmLoss(title: string, body: string, label: string): P
     buttons: [Dialog.cancelButton(), Dialog.warnButton({ label })]
   });
   return button.accept;
+}
+
+/** What the doctor found that is not as it should be, each with its fix. */
+export async function showCheck(api: IApi, trans: TranslationBundle): Promise<void> {
+  const findings = (await api.doctor()).filter(({ state }) => state !== 'ok');
+  const body = ReactWidget.create(
+    <ul className="jp-GPUShare jp-GPUShare-check">
+      {findings.length === 0 && <li>{trans.__('Nothing is missing and nothing is broken.')}</li>}
+      {findings.map(({ check, state, finding, cause, fix }) => (
+        <li key={check}>
+          <Glyph
+            look={state === 'broken' ? 'lost' : state === 'warning' ? 'warned' : 'none'}
+            label={state}
+          />
+          <span>
+            <b>{check}</b> {[finding, cause, fix].filter(Boolean).join(' ')}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+  await showDialog({
+    title: trans.__('What works here'),
+    body,
+    buttons: [Dialog.okButton({ label: trans.__('Close') })]
+  });
 }

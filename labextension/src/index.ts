@@ -1,6 +1,11 @@
 /** The plugins: the model, and what shows it. Everything but the model is optional, so that other shells can use it. */
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, IToolbarWidgetRegistry, MainAreaWidget } from '@jupyterlab/apputils';
+import {
+  ICommandPalette,
+  IToolbarWidgetRegistry,
+  MainAreaWidget,
+  Notification
+} from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -12,6 +17,7 @@ import { createAct } from './acting';
 import { createApi } from './api';
 import { Banner } from './banner';
 import { addCommands, COMMANDS, createMenu, SHOW } from './commands';
+import { showCheck } from './dialogs';
 import { NotebookFocus } from './focus';
 import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
@@ -94,6 +100,9 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         if (session.path !== null && commands.hasCommand('docmanager:open')) {
           void commands.execute('docmanager:open', { path: session.path });
         }
+      },
+      runCheck: () => {
+        showCheck(api, trans).catch((error: Error) => Notification.error(error.message));
       },
       openPanel: () => void commands.execute(SHOW),
       openSettings: () => void commands.execute('settingeditor:open', { query: 'GPU shares' })

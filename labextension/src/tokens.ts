@@ -161,6 +161,15 @@ export interface IWhy {
   decided?: { text: string; ago_s: number }[];
 }
 
+/** One check of the doctor. `missing`: not there and need not be; `broken`: should work and does not. */
+export interface IFinding {
+  check: string;
+  state: 'ok' | 'warning' | 'missing' | 'broken';
+  finding: string;
+  cause: string | null;
+  fix: string | null;
+}
+
 /** The durations of a session that run on between two messages. */
 export const DURATIONS = [
   'idle_s',

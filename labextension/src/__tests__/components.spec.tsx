@@ -4,7 +4,9 @@ import { Action } from '../actions';
 import { Servers } from '../components/servers';
 import { IUi, UiProvider } from '../components/context';
 import { Overview } from '../components/overview';
-import { IDevice, ISession, ISnapshot, IStatus } from '../tokens';
+import { AskForm, gpusOf } from '../components/ask';
+import { Why } from '../components/why';
+import { IDemand, IDevice, ISession, ISnapshot, IStatus } from '../tokens';
 import { device, GIB, NOW, part, session, snapshot, status, trans } from './builders';
 
 interface IShown {
@@ -303,4 +305,80 @@ test('others are named only to an admin, apart from one’s own', () => {
   const admin = showStatus(sessions, undefined, { admin: true }).container;
   expect(admin.textContent).toContain('admin view');
   expect(find(admin, '[data-session="k2"]').textContent).toContain('bob');
+});
+
+test('why: each term with what it adds, what else was possible, and what is not known as a dash', () => {
+  const one = session('active');
+  const why = {
+    terms: [
+      { name: 'compute', value: 0.8, weight: 0.5, text: '250 of 312 TFLOP/s' },
+      { name: 'energy', value: -0.5, weight: 0.2, text: '+38 W' }
+    ],
+    alternatives: [
+      { device: 'GPU-1', fitness: 0.25, decisive: 'compute', text: 'less compute free' },
+      { device: 'GPU-9', fitness: null, decisive: 'memory', text: '9 GiB free, you need 31 GiB' }
+    ],
+    decided: [{ text: 'Its share is free there.', ago_s: 130 }]
+  };
+  const { container } = show(snapshot(status([one])), {}, <Why session={one} why={why} />);
+  expect(find(container, 'h1').textContent).toBe('GPU 0 was chosen.');
+  expect(
+    [...container.querySelectorAll('.jp-GPUShare-value')].map(value => value.textContent)
+  ).toEqual(['+0.40', '−0.10', '0.30']);
+  expect([...container.querySelectorAll('tr[data-device]')].map(row => row.textContent)).toEqual([
+    'GPU 10.25less compute free',
+    'GPU-9–9 GiB free, you need 31 GiB'
+  ]);
+  expect(container.textContent).toContain('2 min agoIts share is free there.');
+});
+
+test.each([
+  ['0.5', 0.5],
+  ['0,5', 0.5],
+  ['2', 2],
+  ['0', 0],
+  ['1.5', null],
+  ['-1', null],
+  ['', null],
+  ['many', null]
+])('a wish for %p GPUs is %p', (text, gpus) => expect(gpusOf(text)).toBe(gpus));
+
+test('the form says how long a wish takes, and what is not usable', async () => {
+  jest.useFakeTimers();
+  const wishes: (IDemand | null)[] = [];
+  const asked: IDemand[] = [];
+  const estimate = (demand: IDemand): Promise<number | null> => {
+    asked.push(demand);
+    return Promise.resolve(demand.gpus > 1 ? 240 : 0);
+  };
+  render(
+    <AskForm
+      demand={{ gpus: 0.1 }}
+      status={status([])}
+      trans={trans}
+      estimate={estimate}
+      onChange={demand => wishes.push(demand)}
+    />
+  );
+  const settle = (): Promise<void> => act(() => jest.advanceTimersByTimeAsync(300));
+  await settle();
+  expect(screen.getByRole('status').textContent).toBe('Starts now.');
+  fireEvent.change(screen.getByLabelText('GPUs'), { target: { value: '2' } });
+  fireEvent.change(screen.getByLabelText('Memory, GiB'), { target: { value: '40' } });
+  fireEvent.change(screen.getByLabelText('Model'), { target: { value: 'A100' } });
+  await settle();
+  expect(screen.getByRole('status').textContent).toBe('Waits: about 4 min.');
+  expect(asked.at(-1)).toEqual({
+    gpus: 2,
+    exclusive: false,
+    memory: 40 * GIB,
+    constraints: { model: 'A100' }
+  });
+  fireEvent.change(screen.getByLabelText('GPUs'), { target: { value: '1.5' } });
+  await settle();
+  expect(screen.getByRole('status').textContent).toBe(
+    'GPUs: below 1 for a part of one, or a whole number.'
+  );
+  expect(wishes.at(-1)).toBeNull();
+  jest.useRealTimers();
 });

@@ -9,7 +9,7 @@ import { Glyph, Name, vars } from './marks';
 export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Element {
   const { trans } = useUi();
   const moment = useMoment();
-  const total = why.fitness ?? why.terms.reduce((sum, term) => sum + (term.value ?? 0), 0);
+  const total = why.fitness ?? why.terms.reduce((sum, term) => sum + (weighed(term) ?? 0), 0);
   const chosen = why.device ?? session.devices[0]?.uuid;
   return (
     <div className="jp-GPUShare-view" data-session={session.id}>
@@ -22,7 +22,7 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
           ? trans.__('%1 was chosen.', named(chosen, moment))
           : trans.__('No GPU was chosen.')}
       </h1>
-      <p className="jp-GPUShare-aside">{kindSentence(session, trans)}</p>
+      <p className="jp-GPUShare-text">{kindSentence(session, trans)}</p>
       {why.terms.length > 0 && (
         <>
           <h2>{trans.__('What counted')}</h2>
@@ -91,8 +91,13 @@ function named(uuid: string, { status }: IMoment): string {
   return found ? deviceName(status, found) : uuid;
 }
 
+/** What a term adds to the fitness; null where its value was not known. */
+function weighed(term: ITerm): number | null {
+  return term.value === null ? null : term.weight * term.value;
+}
+
 function most(terms: ITerm[]): number {
-  return Math.max(0.01, ...terms.map(term => Math.abs(term.value ?? 0)));
+  return Math.max(0.01, ...terms.map(term => Math.abs(weighed(term) ?? 0)));
 }
 
 function signed(value: number | null): string {
@@ -110,7 +115,7 @@ function Term({ term, most }: { term: ITerm; most: number }): JSX.Element {
     energy: trans.__('Energy'),
     fragmentation: trans.__('Leaves gaps')
   };
-  const value = term.value ?? 0;
+  const value = weighed(term) ?? 0;
   return (
     <>
       <span>{names[term.name] ?? term.name}</span>
@@ -118,7 +123,7 @@ function Term({ term, most }: { term: ITerm; most: number }): JSX.Element {
         <span style={vars({ now: Math.abs(value) / most })} />
       </span>
       <span className="jp-GPUShare-value" title={trans.__('weight %1', percent(term.weight))}>
-        {signed(term.value)}
+        {signed(weighed(term))}
       </span>
       <span className="jp-GPUShare-text">{term.text}</span>
     </>
