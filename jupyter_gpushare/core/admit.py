@@ -17,15 +17,15 @@ from .choose import choose, place
 from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
-from .room import EPS, need_of, reachable, sum_at
+from .room import EPS, need_of, reachable, restoring, sum_at
+from .room import RESUME_EXTRA as RESUME_EXTRA  # part of what this room says to others
+from .room import RESUME_LEAST as RESUME_LEAST
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
 PAIRS = (
     500_000  # sessions x devices scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
 )
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
-RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
-RESUME_LEAST = 512 * 2**20
 
 
 def admit(draft: Draft, now: float, policy: Policy) -> Draft:
@@ -106,14 +106,7 @@ def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bool
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
     need = need_of(draft.state, session, draft.room.capacity[devices])
-    least = float(restoring(draft.state, session)) if draft.parked[session] else 0.0
-    return np.asarray(np.maximum(need, least), dtype=np.float64)
-
-
-def restoring(state: State, session: int) -> int:
-    """Bytes that must be free on each device before a parked session is brought back (rule 8)."""
-    each = float(state.sessions.parked_bytes[session]) / max(int(state.sessions.count[session]), 1)
-    return int(each + max(RESUME_EXTRA * each, RESUME_LEAST))
+    return np.asarray(np.maximum(need, restoring(draft.state.sessions, np.array([session]))), dtype=np.float64)
 
 
 def candidates(draft: Draft, session: int) -> Ints:
@@ -260,7 +253,7 @@ def _resume(draft: Draft, session: int, devices: Ints) -> None:
             session=draft.state.sessions.id[session],
             why="room",
             devices={names[a]: names[b] for a, b in zip(old.tolist(), new, strict=True)},
-            memory=restoring(draft.state, session),
+            memory=int(restoring(draft.state.sessions, np.array([session]))[0]),
         )
     )
 

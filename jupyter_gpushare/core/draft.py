@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Decision
 from .outlook import Outlook, outlook_of
-from .room import Room, need_of, room_of
+from .room import Room, need_of, restoring, room_of
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
 FREE = -1  # `session` of a row that holds no placement
@@ -146,6 +146,7 @@ class Draft:
             room.closed[device] += sign * (lease and bool(asks.exclusive[session]))
             if context or (lease and coming):
                 need = need_of(self.state, session, room.capacity[[device]])[0]
+                need = np.fmax(need, restoring(asks, np.array([session]))[0])
                 room.memory[device] += sign * float(np.fmax(self.memory_used[row], need))
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .state import PARKED, RESUMING, Bools, Floats, Ints, State
+from .state import PARKED, RESUMING, Bools, Floats, Ints, Sessions, State
 
 EPS = 1e-6  # shares are sums of decimals such as 0.1
+RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
+RESUME_LEAST = 512 * 2**20
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +69,7 @@ def room_of(state: State) -> Room:
     holds = lease | (sessions.context[rows] & here)
     need = sessions.memory[rows]
     need = np.where(np.isnan(need), guarantee * limits[device], need)
+    need = np.fmax(need, restoring(sessions, rows))
     uses = sessions.context[rows] & here | lease & (sessions.bursting[rows] | (sessions.state[rows] == RESUMING))
     charge = np.where(uses, np.fmax(placements.memory_used, need), 0.0)
 
@@ -88,6 +91,12 @@ def room_of(state: State) -> Room:
 def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:
     """(size,) the sum of the values that fall to each row."""
     return np.asarray(np.bincount(rows, values, size), dtype=np.float64)
+
+
+def restoring(sessions: Sessions, rows: Ints) -> Floats:
+    """(R,) bytes that must be free on each device before what is parked is brought back (rule 8); 0: nothing is."""
+    each = sessions.parked_bytes[rows] / np.maximum(sessions.count[rows], 1)
+    return np.where(each > 0, np.floor(each + np.maximum(RESUME_EXTRA * each, RESUME_LEAST)), 0.0)
 
 
 def need_of(state: State, session: int, capacities: Floats) -> Floats:

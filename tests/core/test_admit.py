@@ -308,3 +308,15 @@ def test_usage_decides_who_is_next_for_the_last_room():
 
     assert acts(world.decide()) == [("place", "light")]
     assert np.isclose(world.decide()[0].share, 0.8)
+
+
+def test_what_comes_back_keeps_room_for_all_of_its_parked_memory():
+    """Its demand says less than what was parked: the next one in line counts with what was parked."""
+    back = parked("p", "a", gated=True, waiting_since=900.0, memory=GIB)
+    world = World([GPU("a", memory_total=20 * GIB)], [back, cell("n", on="a", memory=10 * GIB)])
+    assert acts(world.decide()) == [("resume", "p")]
+
+    back.state, back.gated, back.held["a"].lease = "resuming", False, True
+    assert acts(world.decide()) == []
+    world["n"].memory = 9 * GIB
+    assert acts(world.decide()) == [("place", "n")]
