@@ -21,7 +21,6 @@ from .activity import Phase
 from .environment import kernel_environment
 from .gate import ASK, OPEN, Gate
 
-WAITING_AT_MOST = 3  # starts that wait inside their request; a browser has six connections per host
 AWAY = "The GPU service does not answer; this kernel started without a GPU and gets its place when it is back."
 
 
@@ -98,11 +97,8 @@ class Kernels:
         if kernel is None:
             kernel = self._kernels[spec.id] = Kernel(spec)
         kernel.spec, kernel.pid, kernel.started = spec, None, None
-        if spec.wait_s and len(self._waits) >= WAITING_AT_MOST:
-            spec = msgspec.structs.replace(spec, wait_s=0.0)
         asking = asyncio.ensure_future(self._ask("PUT", f"sessions/{spec.id}", spec))
-        if spec.wait_s:
-            self._waits.add(asking)
+        self._waits.add(asking)
         try:
             kernel.binding = msgspec.convert(await asking, Binding)
         except Unavailable as error:
@@ -194,7 +190,7 @@ class Kernels:
     def end_waits(self) -> None:
         """Ends every start that waits, at once: the server was asked to stop."""
         self._stopping = True
-        for wait in self._waits:
+        for wait in tuple(self._waits):
             wait.cancel()
 
     async def stop(self) -> None:

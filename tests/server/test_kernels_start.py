@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -153,3 +154,40 @@ async def test_metadata_that_cannot_be_used_is_left_out_and_the_kernel_starts(ke
     )
 
     assert (await gpu("sessions", model["kernel"]["id"]))["demand"]["gpus"] == 0.1
+
+
+async def test_a_client_that_gives_up_leaves_no_place_in_line(kernels, gpu, kernelspec, jp_fetch, until):
+    name = kernelspec("whole", LAUNCH, metadata={"gpushare": {"gpus": 2}})
+    await kernels.start_kernel(kernel_name=name)
+
+    with pytest.raises(HTTPClientError) as caught:
+        await jp_fetch("api", "kernels", method="POST", body=json.dumps({"name": name}), request_timeout=1)
+    assert caught.value.code == 599
+
+    async def nobody_waits() -> bool:
+        return (await gpu("status"))["summary"]["waiting"] == 0
+
+    await until(nobody_waits)
+    assert len(kernels.list_kernel_ids()) == 1
+
+
+async def test_cells_are_bursts_and_the_lease_is_granted_by_the_first(kernels, gpu, until):
+    kernel_id = await kernels.start_kernel(kernel_name="python3")
+    client = kernels.get_kernel(kernel_id).client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=30)
+        assert (await gpu("sessions", kernel_id))["state"] == "bound"
+
+        client.execute("import time; time.sleep(2)")
+
+        async def active() -> bool:
+            return (await gpu("sessions", kernel_id))["state"] == "active"
+
+        async def idle() -> bool:
+            return (await gpu("sessions", kernel_id))["state"] == "idle"
+
+        await until(active)
+        await until(idle)
+    finally:
+        client.stop_channels()
