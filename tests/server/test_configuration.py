@@ -1,0 +1,92 @@
+"""What a server's configuration makes of us: off, absent, invalid; and processes without a Jupyter server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jupyter_gpushare.demo.servers import DemoFailed, serving
+
+OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
+ALONE = {"ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)}}
+
+
+def variables_of_a_kernel(server) -> dict[str, str]:
+    server.ask("POST", "api/kernels", {"name": "python3"})
+    (kernel,) = psutil.Process(server.process.pid).children()
+    return kernel.environ()
+
+
+def test_devices_off_leaves_servers_and_kernels_as_they_were(tmp_path):
+    settings = ALONE | {"GPUShare": {"devices": "off", "simulated_user": ""}}
+    with serving("alice", tmp_path, lab=False, settings=settings, ready_path="api/status") as server:
+        variables = variables_of_a_kernel(server)
+
+        with pytest.raises(DemoFailed, match="404"):
+            server.gpu("GET", "status")
+    assert not {name for name in variables if name.startswith("GPUSHARE_")}
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has an NVIDIA driver")
+def test_a_machine_without_nvidia_devices_shows_none_and_leaves_the_kernels_mask_alone(tmp_path):
+    settings = ALONE | {"GPUShare": {"devices": "auto", "simulated_user": ""}}
+    with serving("alice", tmp_path, lab=False, settings=settings) as server:
+        assert server.gpu("GET", "status")["summary"]["devices"] == 0
+        assert "CUDA_VISIBLE_DEVICES" not in variables_of_a_kernel(server)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"start_wait_s": -1}, "GPUShare.start_wait_s: -1 is not usable"),
+        ({"simulated_inventory": "1x1xAbacus"}, "Abacus"),
+    ],
+)
+def test_an_invalid_setting_ends_the_start_with_one_line(tmp_path, wrong, said):
+    with pytest.raises(DemoFailed), serving("alice", tmp_path, lab=False, settings=ALONE | {"GPUShare": wrong}):
+        pass
+
+    lines = (tmp_path / "alice.log").read_text().splitlines()
+    assert len([line for line in lines if said in line]) == 1
+    assert "Traceback" not in "\n".join(lines)
+
+
+SCRIPT = """
+import asyncio, json, os, sys
+from jupyter_client.manager import start_new_async_kernel
+
+async def main():
+    manager, client = await start_new_async_kernel()
+    environment = manager.provisioner._desk and open(f"/proc/{manager.provisioner.pid}/environ").read()
+    await manager.shutdown_kernel(now=True)
+    client.stop_channels()
+    print(json.dumps(dict(line.split("=", 1) for line in environment.split(chr(0)) if "=" in line)))
+
+asyncio.run(main())
+"""
+
+
+def test_a_script_without_a_jupyter_server_gets_its_place_too(tmp_path):
+    config = {"GPUShare": {"devices": "simulated", "simulated_inventory": "1x2xA100", "ledger_url": "sqlite://"}}
+    (tmp_path / "jupyter_server_config.json").write_text(json.dumps(config))
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(tmp_path),
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+        "JUPYTER_DEFAULT_PROVISIONER_NAME": "gpushare",
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    variables = json.loads(done.stdout)
+    assert variables["CUDA_VISIBLE_DEVICES"].startswith("GPU-")
+    assert "GPUSHARE_TOKEN" not in variables  # there is no server that the kernel could ask
