@@ -42,10 +42,11 @@ def targets(placements: Placements, sessions: Sessions, contended: Bools, now: f
       of it, down to its guarantee.
 
     Anything else keeps its target, so nothing flaps: use between the two thresholds is hysteresis, the window is the
-    least hold. Unknown use changes nothing. A borrowed lease keeps the same bounds: a target is a ceiling, no promise.
+    least hold. Unknown use changes nothing; without a target yet it is the guarantee, the small share of the probe.
+    A borrowed lease keeps the same bounds: a target is a ceiling, no promise.
     """
     guarantee, limit = sessions.guarantee[placements.session], sessions.limit[placements.session]
-    target = np.clip(placements.target, guarantee, limit)
+    target = np.clip(np.where(np.isnan(placements.target), guarantee, placements.target), guarantee, limit)
     steady = (
         placements.lease
         & sessions.bursting[placements.session]
