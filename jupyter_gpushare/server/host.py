@@ -52,10 +52,11 @@ class Host:
         bus = LocalBus()
         ledger = await Ledger.open(self.config.ledger_url)
         self._ends.push_async_callback(ledger.close)
-        self.broker = Broker(
-            bus, ledger, self.policy.frozen(datetime.now()), time.monotonic, self._settings(), metrics=Metrics()
-        )
         agents = await loop.run_in_executor(None, self._agents, bus)
+        settings = self._settings(some_devices=bool(agents))
+        self.broker = Broker(
+            bus, ledger, self.policy.frozen(datetime.now()), time.monotonic, settings, metrics=Metrics()
+        )
         await self.broker.start()
         self._ends.push_async_callback(self.broker.stop)
         for agent in agents:
@@ -82,7 +83,8 @@ class Host:
         assert self.broker is not None, "not started"
         return self.broker.stream(caller, last_id)
 
-    def _settings(self) -> Settings:
+    def _settings(self, *, some_devices: bool) -> Settings:
+        """The configuration's numbers. On a machine without any GPU nobody gets in line for one unasked."""
         from ..broker.port import Settings
 
         config = self.config
@@ -90,7 +92,7 @@ class Host:
             version=self.version,
             mode="embedded",
             simulated=config.devices == "simulated",
-            default_gpus=config.default_gpus,
+            default_gpus=config.default_gpus if some_devices else 0.0,
             default_exclusive=config.default_exclusive,
             when_full=config.when_full,
             start_wait_s=config.start_wait_s,

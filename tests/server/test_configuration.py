@@ -40,6 +40,8 @@ def test_a_machine_without_nvidia_devices_shows_none_and_leaves_the_kernels_mask
     with serving("alice", tmp_path, lab=False, settings=settings) as server:
         assert server.gpu("GET", "status")["summary"]["devices"] == 0
         assert "CUDA_VISIBLE_DEVICES" not in variables_of_a_kernel(server)
+        (session,) = server.gpu("GET", "status")["sessions"]
+        assert (session["state"], session["gate"]) == ("none", "open")  # no cell of it ever waits
 
 
 @pytest.mark.parametrize(
