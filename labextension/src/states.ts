@@ -121,13 +121,16 @@ const TEXTS: Record<Look, Say> = {
     };
   },
   bound: (session, moment, trans) => {
+    const held = session.devices.some(part => part.share > 0); // a binding alone holds nothing
     const { names, model } = where(session, moment, trans);
     return {
       label: trans.__('Ready'),
       word: trans.__('Ready on %1 · nothing on it yet', names),
       sentence: trans.__('Ready on **%1**%2', names, model),
       next: trans.__('Used as soon as a cell needs it.'),
-      ...shares(session, moment)
+      ...(held
+        ? shares(session, moment)
+        : { figure: '', short: trans.__('%1 · ready', shortName(session, moment)) })
     };
   },
   active: (session, moment, trans) => {
@@ -309,11 +312,16 @@ function where(
     : { names: trans.__('its GPU'), model: '' };
 }
 
-/** What bound, active and idle sessions have in common: the share and the card's model. */
-function shares(session: ISession, { status }: IMoment): { figure: string; short: string } {
-  const figure = percent(meanOf(session, part => part.share));
+/** "A100", of the first device. */
+function shortName(session: ISession, { status }: IMoment): string {
   const found = session.devices[0] && place(status, session.devices[0].uuid);
-  const model = found ? shortModel(found.device.model) : 'GPU';
+  return found ? shortModel(found.device.model) : 'GPU';
+}
+
+/** What bound, active and idle sessions have in common: the share and the card's model. */
+function shares(session: ISession, moment: IMoment): { figure: string; short: string } {
+  const figure = percent(meanOf(session, part => part.share));
+  const model = shortName(session, moment);
   const count = session.devices.length;
   return { figure, short: count > 1 ? `${count} × ${model}` : `${model} · ${figure}` };
 }

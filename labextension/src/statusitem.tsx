@@ -7,7 +7,7 @@ import { totals } from './order';
 import { appearance, Look } from './states';
 import { meanOf, place } from './view';
 
-const WITH_SHARE: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
+const WITH_SHARE: Look[] = ['active', 'idle', 'warned', 'pinned'];
 
 /** "GPU 50% of A100 · 0.75 of 4 free"; click opens the panel. Nothing in it blinks. */
 export class StatusItem extends LiveWidget {

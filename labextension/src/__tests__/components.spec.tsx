@@ -16,26 +16,35 @@ interface IShown {
   container: HTMLElement;
 }
 
-function show(seen: ISnapshot, more: Partial<IUi> = {}, what: JSX.Element = <Overview />): IShown {
-  const acts: [Action, string][] = [];
-  const menus: string[] = [];
-  const revealed: string[] = [];
-  const ui: IUi = {
+function ui(seen: ISnapshot): IUi {
+  return {
     snapshot: seen,
     now: NOW,
     trans,
     focused: 'k1',
     rowKeys: true,
+    act: () => Promise.resolve(),
+    openMenu: () => undefined,
+    reveal: () => undefined,
+    retry: () => undefined
+  };
+}
+
+function show(seen: ISnapshot, more: Partial<IUi> = {}, what: JSX.Element = <Overview />): IShown {
+  const acts: [Action, string][] = [];
+  const menus: string[] = [];
+  const revealed: string[] = [];
+  const value: IUi = {
+    ...ui(seen),
     act: (action, id) => {
       acts.push([action, id]);
       return Promise.resolve();
     },
     openMenu: one => menus.push(one.id),
     reveal: one => revealed.push(one.id),
-    retry: () => undefined,
     ...more
   };
-  const { container } = render(<UiProvider value={ui}>{what}</UiProvider>);
+  const { container } = render(<UiProvider value={value}>{what}</UiProvider>);
   return { acts, menus, revealed, container };
 }
 
@@ -43,9 +52,9 @@ function showStatus(
   sessions: ISession[],
   devices?: IDevice[],
   more: Partial<IStatus> = {},
-  ui: Partial<IUi> = {}
+  asked: Partial<IUi> = {}
 ): IShown {
-  return show(snapshot(status(sessions, devices, more)), ui);
+  return show(snapshot(status(sessions, devices, more)), asked);
 }
 
 function find(container: HTMLElement, selector: string): HTMLElement {
@@ -120,6 +129,20 @@ test('keys act on the focused row, and only on it', async () => {
   expect(menus).toEqual(['k2']);
   fireEvent.keyDown(row, { key: 'Enter' });
   expect(revealed).toEqual(['k2']);
+});
+
+test('a list stays in the tab order when the row that was its stop leaves', () => {
+  const [a, b] = ['a', 'b'].map(id => session('none', { id, label: `${id}.ipynb` }));
+  const draw = (sessions: ISession[]): JSX.Element => (
+    <UiProvider value={{ ...ui(snapshot(status(sessions))), focused: null }}>
+      <Overview />
+    </UiProvider>
+  );
+  const { container, rerender } = render(draw([a, b]));
+  act(() => find(container, '[data-session="b"]').focus());
+  expect(find(container, '[data-session="a"]').tabIndex).toBe(-1);
+  rerender(draw([a]));
+  expect(find(container, '[data-session="a"]').tabIndex).toBe(0);
 });
 
 test('single keys can be turned off', () => {

@@ -42,6 +42,12 @@ test('bound: chosen, nothing on it', () => {
   expect(texts.short).toBe('A100 · 10%');
 });
 
+test('a binding alone holds nothing, so it has no figure', () => {
+  const texts = shown(session('bound', { devices: [part(0, 0)] }));
+  expect(texts.figure).toBe('');
+  expect(texts.short).toBe('A100 · ready');
+});
+
 test('active: who shares it, and when it grows', () => {
   const texts = shown(session('active'), [device(0, { other_shares: [0.2, 0.3] })]);
   expect(texts.look).toBe('active');

@@ -99,7 +99,7 @@ function Figure({ session, texts }: { session: ISession; texts: IAppearance }): 
     <>
       <div className="jp-GPUShare-figure">
         <ShareBar session={session} />
-        <strong>{texts.figure}</strong>
+        {texts.figure && <strong>{texts.figure}</strong>}
       </div>
       <div className="jp-GPUShare-scale">
         <span>{first}</span>

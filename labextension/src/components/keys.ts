@@ -1,36 +1,61 @@
 /** Keyboard use of lists and cards. */
-import { KeyboardEvent } from 'react';
+import { FocusEvent, KeyboardEvent, RefObject, useEffect, useRef } from 'react';
 
 import { Action, isSensible, KEYS } from '../actions';
 import { Look } from '../states';
 
 const STOP = '[data-stop]';
 
-/** Arrow keys, Home and End among the stops of a list, of which one is in the tab order. */
-export function rove(event: KeyboardEvent<HTMLElement>): void {
+interface IRoving {
+  ref: RefObject<HTMLDivElement>;
+  onKeyDown(event: KeyboardEvent<HTMLElement>): void;
+  onFocus(event: FocusEvent<HTMLElement>): void;
+}
+
+/** A list that is one stop of the tab order, wherever in it the focus was last; arrow keys move inside. */
+export function useRoving(): IRoving {
+  const ref = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // After each drawing: the row that was the stop may be gone.
+    if (ref.current && !ref.current.querySelector(`${STOP}[tabindex="0"]`)) {
+      ref.current.querySelector(STOP)?.setAttribute('tabindex', '0');
+    }
+  });
+  return { ref, onKeyDown: rove, onFocus: keepOneStop };
+}
+
+function keepOneStop({ currentTarget, target }: FocusEvent<HTMLElement>): void {
+  const stop = target.closest<HTMLElement>(STOP);
+  stopsOf(currentTarget).forEach(other => (other.tabIndex = other === stop ? 0 : -1));
+}
+
+function stopsOf(list: HTMLElement): HTMLElement[] {
+  return Array.from(list.querySelectorAll<HTMLElement>(STOP));
+}
+
+/** Arrow keys, Home and End; along the line into the buttons of a row and back out. */
+function rove(event: KeyboardEvent<HTMLElement>): void {
   const list = event.currentTarget;
-  const stops = Array.from(list.querySelectorAll<HTMLElement>(STOP));
+  const stops = stopsOf(list);
   const target = event.target as HTMLElement;
   const stop = target.closest<HTMLElement>(STOP);
   if (!stop || event.ctrlKey || event.metaKey || event.altKey) {
     return;
   }
   const at = stops.indexOf(stop);
-  const forward = getComputedStyle(list).direction === 'rtl' ? 'ArrowLeft' : 'ArrowRight';
-  const back = forward === 'ArrowRight' ? 'ArrowLeft' : 'ArrowRight';
+  const rightToLeft = getComputedStyle(list).direction === 'rtl';
   const next = {
     ArrowDown: stops[at + 1],
     ArrowUp: stops[at - 1],
     Home: stops[0],
     End: stops[stops.length - 1],
-    [forward]: buttonFrom(stop, target, 1),
-    [back]: target === stop ? undefined : (buttonFrom(stop, target, -1) ?? stop)
+    [rightToLeft ? 'ArrowLeft' : 'ArrowRight']: buttonFrom(stop, target, 1),
+    [rightToLeft ? 'ArrowRight' : 'ArrowLeft']:
+      target === stop ? undefined : (buttonFrom(stop, target, -1) ?? stop)
   }[event.key];
   if (next) {
     event.preventDefault();
     event.stopPropagation();
-    stops.forEach(other => (other.tabIndex = -1));
-    (next.closest<HTMLElement>(STOP) ?? next).tabIndex = 0;
     next.focus();
   }
 }

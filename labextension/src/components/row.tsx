@@ -7,22 +7,23 @@ import { ISession } from '../tokens';
 import { ActionButton, MoreButton, useAct } from './actions';
 import { ShareBar } from './bars';
 import { useMoment, useUi } from './context';
-import { actionOf, opensMenu, rove } from './keys';
+import { actionOf, opensMenu, useRoving } from './keys';
 import { Glyph, Name, Rich } from './marks';
 
 const WITH_BAR: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 
 export function Rows({ sessions, label }: { sessions: ISession[]; label: string }): JSX.Element {
+  const roving = useRoving();
   return (
-    <div className="jp-GPUShare-rows" role="list" aria-label={label} onKeyDown={rove}>
-      {sessions.map((session, index) => (
-        <Row key={session.id} session={session} first={index === 0} />
+    <div className="jp-GPUShare-rows" role="list" aria-label={label} {...roving}>
+      {sessions.map(session => (
+        <Row key={session.id} session={session} />
       ))}
     </div>
   );
 }
 
-function Row({ session, first }: { session: ISession; first: boolean }): JSX.Element {
+function Row({ session }: { session: ISession }): JSX.Element {
   const { trans, snapshot, openMenu, reveal, rowKeys } = useUi();
   const [answer, ask] = useAct(session.id);
   const { look, label, word, figure } = appearance(session, useMoment(), trans);
@@ -53,7 +54,7 @@ function Row({ session, first }: { session: ISession; first: boolean }): JSX.Ele
       data-state={session.state}
       data-look={look}
       data-stale={gone || undefined}
-      tabIndex={first ? 0 : -1}
+      tabIndex={-1}
       aria-label={[session.label, plain, figure].filter(Boolean).join(', ')}
       onKeyDown={onKeyDown}
       onContextMenu={event => {

@@ -6,7 +6,7 @@ import { serversInOrder } from '../order';
 import { IDevice, IServer, IStatus } from '../tokens';
 import { freeShare, IMoment, isOffered, mySessionsOn } from '../view';
 import { useMoment, useUi } from './context';
-import { rove } from './keys';
+import { useRoving } from './keys';
 import { Glyph, Icon, vars } from './marks';
 import { Tile } from './tile';
 
@@ -73,33 +73,14 @@ function byIndex(server: IServer): IDevice[] {
 }
 
 function Tiles({ server }: { server: IServer }): JSX.Element {
+  const roving = useRoving();
   return (
-    <div
-      className="jp-GPUShare-tiles"
-      role="list"
-      onKeyDown={rove}
-      onFocus={keepOneStop}
-      ref={offerFirst}
-    >
+    <div className="jp-GPUShare-tiles" role="list" {...roving}>
       {byIndex(server).map(device => (
         <Tile key={device.uuid} server={server} device={device} />
       ))}
     </div>
   );
-}
-
-/** One stop of a list is in the tab order: the first, until another had the focus. */
-function offerFirst(list: HTMLElement | null): void {
-  if (list && !list.querySelector('[data-stop][tabindex="0"]')) {
-    list.querySelector<HTMLElement>('[data-stop]')?.setAttribute('tabindex', '0');
-  }
-}
-
-function keepOneStop(event: { currentTarget: HTMLElement; target: EventTarget }): void {
-  const stop = (event.target as HTMLElement).closest<HTMLElement>('[data-stop]');
-  event.currentTarget
-    .querySelectorAll<HTMLElement>('[data-stop]')
-    .forEach(other => (other.tabIndex = other === stop ? 0 : -1));
 }
 
 function Strip({ server }: { server: IServer }): JSX.Element {
