@@ -182,19 +182,14 @@ def _unpin(session: Session, words: list[str]) -> Card:
 def _park(session: Session, words: list[str]) -> Card:
     _none(words)
     answer = session.park()
-    return _said(answer, "Being parked.", "Your variables stay. Bring it back with", "%gpu resume")
+    said = answer.get("message") or "Being parked. Your variables stay."
+    return render.note(answer.get("state", "parking"), said, "Bring it back with", "%gpu resume")
 
 
 def _resume(session: Session, words: list[str]) -> Card:
     _none(words)
-    return _said(session.resume(), "Coming back.")
-
-
-def _said(answer: dict[str, Any], strong: str, rest: str = "", code: str = "") -> Card:
-    """The state an act leads to, in the service's words where it has any."""
-    if answer.get("message"):
-        return render.note(answer.get("state", "idle"), answer["message"], code=code)
-    return render.note(answer.get("state", "idle"), strong, rest, code)
+    answer = session.resume()
+    return render.note(answer.get("state", "resuming"), answer.get("message") or "Coming back.")
 
 
 def _history(session: Session, words: list[str]) -> Card:

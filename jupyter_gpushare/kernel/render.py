@@ -244,7 +244,9 @@ def _lasted(seconds: float) -> str:
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     if minutes == 0:
         return f"{rest} s"
-    return f"{minutes} min {rest} s" if minutes < 10 else f"{minutes} min" if minutes < 90 else f"{minutes // 60} h"
+    if minutes < 90:
+        return f"{minutes} min {rest} s" if minutes < 10 else f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
 def _blocks(values: list[float | None]) -> str:
