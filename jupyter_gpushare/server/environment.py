@@ -24,6 +24,7 @@ def kernel_environment(
     hide: bool = True,
     url: str | None = None,
     token: str | None = None,
+    cafile: str | None = None,
     gate: str | None = None,
 ) -> dict[str, str]:
     """What goes over the environment a kernel would have had; the lease wins over the kernelspec's own settings.
@@ -37,5 +38,5 @@ def kernel_environment(
         ours["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if binding.devices and binding.shared:
         ours |= {name: value for name, value in HINTS.items() if name not in inherited}
-    named = {"GPUSHARE_URL": url, "GPUSHARE_TOKEN": token, "GPUSHARE_GATE": gate}
+    named = {"GPUSHARE_URL": url, "GPUSHARE_TOKEN": token, "GPUSHARE_GATE": gate, "GPUSHARE_CAFILE": cafile}
     return ours | {name: value for name, value in named.items() if value is not None}

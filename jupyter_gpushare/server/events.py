@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 SCHEMA_ID = "https://schema.jupyter-gpushare.org/decision/v1"
 SCHEMA = Path(__file__).parent / "event_schemas" / "decision" / "v1.yaml"
 
@@ -23,7 +25,8 @@ def emitter(logger: EventLogger) -> Callable[[dict[str, Any]], None]:
     logger.register_event_schema(SCHEMA)
 
     def emit(decision: dict[str, Any]) -> None:
-        known = {name: value for name, value in decision.items() if name != "text" and value is not None}
+        plain = msgspec.json.decode(msgspec.json.encode(decision))  # schemas know lists, not tuples
+        known = {name: value for name, value in plain.items() if name != "text" and value is not None}
         logger.emit(schema_id=SCHEMA_ID, data=known)
 
     return emit

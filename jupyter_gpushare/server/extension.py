@@ -45,7 +45,9 @@ class GPUShareExtension(ExtensionApp):
         self.settings[DESK] = None
         if share.devices == "off":
             return
-        self.rooms = Rooms(share, policy, log=self.log, url=self._url, root=self.serverapp.root_dir)
+        self.rooms = Rooms(
+            share, policy, log=self.log, url=self._url, root=self.serverapp.root_dir, cafile=self.serverapp.certfile
+        )
         self.settings[DESK] = self.rooms.kernels
         self.rooms.kernels.on_decision.append(self._stop_kernel)
         factory = KernelProvisionerFactory.instance(parent=self.serverapp)

@@ -59,6 +59,7 @@ class Terms:
     server: str | None = None  # the machine kernels run on; None: simulated devices, any of them
     mask_format: Literal["uuid", "index"] = "uuid"
     hide: bool = True  # a kernel without devices gets an empty mask
+    cafile: str | None = None  # by which kernels know this server, where it speaks https
     lease_ttl_s: float = 15.0
     start_wait_s: float = 10.0
     when_full: Literal["wait", "cpu", "fail"] = "wait"
@@ -133,6 +134,7 @@ class Kernels:
             hide=self.terms.hide,
             url=url,
             token=None if url is None else kernel.token,
+            cafile=self.terms.cafile,
             gate=None if kernel.gate is None or url is None else str(kernel.gate.path),
         )
 
@@ -260,7 +262,10 @@ class Kernels:
             if kernel is not None and kernel.gate is not None and data.get("act") == "trim":
                 kernel.gate.trim()
             for hear in self.on_decision:
-                hear(data)
+                try:
+                    hear(data)
+                except Exception:  # a listener's bug must not cost the gates their follower
+                    self.log.exception("A decision about %s could not be passed on", data.get("session"))
 
     # --- speaking to the broker -------------------------------------------------------------------------------
 

@@ -32,7 +32,14 @@ class Rooms:
     """Wired at once, at work from `start` to `stop`. What is missing is said and mended; nothing here blocks."""
 
     def __init__(
-        self, config: GPUShare, policy: Policy, *, log: logging.Logger, url: Callable[[], str | None], root: str = ""
+        self,
+        config: GPUShare,
+        policy: Policy,
+        *,
+        log: logging.Logger,
+        url: Callable[[], str | None],
+        root: str = "",
+        cafile: str = "",
     ) -> None:
         self.config, self.policy, self.log = config, policy, log
         self.user = owner(config)
@@ -47,6 +54,7 @@ class Rooms:
             folder=self._gates,
             mask_format=config.mask_format,
             hide=config.devices != "auto" or "CUDA_VISIBLE_DEVICES" in os.environ or nvidia_driver(),
+            cafile=cafile or None,
             lease_ttl_s=config.lease_ttl_s,
             start_wait_s=config.start_wait_s,
             when_full=config.when_full,

@@ -191,3 +191,23 @@ async def test_cells_are_bursts_and_the_lease_is_granted_by_the_first(kernels, g
         await until(idle)
     finally:
         client.stop_channels()
+
+
+async def test_what_was_decided_about_a_session_is_an_event_that_keeps_to_its_schema(
+    kernels, jp_serverapp, kernelspec, until
+):
+    heard = []
+
+    async def hear(logger, schema_id: str, data: dict) -> None:
+        heard.append(data)
+
+    schema = "https://schema.jupyter-gpushare.org/decision/v1"
+    jp_serverapp.event_logger.add_listener(schema_id=schema, listener=hear)
+
+    kernel_id = await kernels.start_kernel(kernel_name=kernelspec("whole", LAUNCH, metadata={"gpushare": {"gpus": 2}}))
+
+    async def placed() -> list[dict]:
+        return [event for event in heard if event["act"] == "place"]
+
+    (event, *_) = await until(placed)
+    assert (event["session"], len(event["devices"]), event["lease"]) == (kernel_id, 2, True)
