@@ -22,7 +22,7 @@ const HOLDING: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 /** Where each action makes sense; the server has the last word. */
 const SENSIBLE: Record<Action, Look[]> = {
   keep: ['bound', 'active', 'idle', 'warned', 'parked'],
-  unkeep: ['pinned'],
+  unkeep: [...HOLDING, 'parked'],
   'let-go': [...HOLDING, 'waiting', 'refused'],
   park: ['idle', 'pinned', 'warned'],
   'bring-back': ['parked', 'parking'],
@@ -76,12 +76,14 @@ export const KEYS: Record<string, Action> = {
   a: 'ask-for-more'
 };
 
-export function isSensible(action: Action, look: Look): boolean {
-  return SENSIBLE[action].includes(look);
+/** `kept`: the person keeps it already, so the offer is the opposite. */
+export function isSensible(action: Action, look: Look, kept: boolean): boolean {
+  const offered = action === 'keep' ? !kept : action === 'unkeep' ? kept : true;
+  return offered && SENSIBLE[action].includes(look);
 }
 
-export function cardActions(look: Look): Action[] {
-  return ON_CARD[look];
+export function cardActions(look: Look, kept: boolean): Action[] {
+  return ON_CARD[look].map(action => (action === 'keep' && kept ? 'unkeep' : action));
 }
 
 /** Only a row that needs an answer shows buttons. */

@@ -117,7 +117,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         tracker?.currentWidget?.activate();
       } else {
         app.shell.activateById(panel.id);
-        panel.focusFirst();
+        void panel.focusFirst();
       }
     };
     addCommands(commands, { host, trans, show });

@@ -1,3 +1,4 @@
+import { MessageLoop } from '@lumino/messaging';
 import { ReactNode } from 'react';
 
 import { Overview } from './components/overview';
@@ -18,10 +19,12 @@ export class GPUSharePanel extends LiveWidget {
   }
 
   /** Puts the focus on the card, or else on the first thing that takes it. */
-  focusFirst(): void {
-    this.node
-      .querySelector<HTMLElement>('.jp-GPUShare-card, [data-stop][tabindex="0"], button')
-      ?.focus();
+  async focusFirst(): Promise<void> {
+    this.update();
+    MessageLoop.flush();
+    await this.renderPromise; // a panel just shown has nothing in it yet
+    const find = (what: string): HTMLElement | null => this.node.querySelector<HTMLElement>(what);
+    (find('.jp-GPUShare-card') ?? find('[data-stop][tabindex="0"]') ?? find('button'))?.focus();
   }
 
   protected draw(): ReactNode {

@@ -145,6 +145,12 @@ test('a list stays in the tab order when the row that was its stop leaves', () =
   expect(find(container, '[data-session="a"]').tabIndex).toBe(0);
 });
 
+test('what is kept already offers to stop keeping', () => {
+  showStatus([session('active', { pinned_until_s: 1800 })]);
+  expect(screen.getByRole('button', { name: 'Stop keeping' })).toBeTruthy();
+  expect(screen.queryByRole('button', { name: 'Keep 1 h' })).toBeNull();
+});
+
 test('single keys can be turned off', () => {
   const { container, acts } = showStatus(
     [session('idle', { reclaim_in_s: 24 })],

@@ -15,11 +15,12 @@ import { Glyph, Icon, Name, Rich } from './marks';
 export function Card({ session }: { session: ISession }): JSX.Element {
   const { trans, snapshot, openMenu, rowKeys } = useUi();
   const gone = snapshot.kind === 'gone';
+  const kept = session.pinned_until_s !== null;
   const moment = useMoment();
   const [answer, ask] = useAct(session.id);
   const texts = appearance(session, moment, trans);
   const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
-    const action = actionOf(event, texts.look, rowKeys && !gone);
+    const action = rowKeys && !gone ? actionOf(event, texts.look, kept) : null;
     if (action) {
       ask(action);
     } else if (opensMenu(event)) {
@@ -29,7 +30,7 @@ export function Card({ session }: { session: ISession }): JSX.Element {
     }
     event.preventDefault();
   };
-  const actions = cardActions(texts.look);
+  const actions = cardActions(texts.look, kept);
   return (
     <article
       className="jp-GPUShare-card"

@@ -70,19 +70,13 @@ function buttonFrom(stop: HTMLElement, target: HTMLElement, step: number): HTMLE
 export function actionOf(
   event: KeyboardEvent<HTMLElement>,
   look: Look,
-  enabled: boolean
+  kept: boolean
 ): Action | null {
-  if (
-    !enabled ||
-    event.target !== event.currentTarget ||
-    event.ctrlKey ||
-    event.metaKey ||
-    event.altKey
-  ) {
+  if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) {
     return null;
   }
   const action = KEYS[event.key.toLowerCase()];
-  return action && isSensible(action, look) ? action : null;
+  return action && isSensible(action, look, kept) ? action : null;
 }
 
 export function opensMenu(event: KeyboardEvent<HTMLElement>): boolean {

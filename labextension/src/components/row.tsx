@@ -32,7 +32,7 @@ function Row({ session }: { session: ISession }): JSX.Element {
   const plain = text.replaceAll('**', '');
   const owner = session.mine ? '' : ` · ${session.user}`;
   const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
-    const action = actionOf(event, look, rowKeys && !gone);
+    const action = rowKeys && !gone ? actionOf(event, look, session.pinned_until_s !== null) : null;
     if (action) {
       ask(action);
     } else if (opensMenu(event)) {
