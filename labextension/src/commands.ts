@@ -46,7 +46,9 @@ export function addCommands(
       isEnabled: args => {
         const found = subject(args);
         return (
-          found !== null && host.model.snapshot.kind === 'ready' && isSensible(action, found.look)
+          found !== null &&
+          host.model.snapshot.kind === 'ready' &&
+          isSensible(action, found.look, found.session.pinned_until_s !== null)
         );
       },
       execute: async args => {
