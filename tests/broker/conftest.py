@@ -97,6 +97,8 @@ class Node:
                 return CommandResult(ok=False, reason="gone", message="No such process.")
             self.attached.add(session)
             self.held.setdefault(session, Held(session=session))
+        elif isinstance(command, Park | Resume) and session not in self.held:
+            return CommandResult(ok=False, reason="gone", message="Its processes are gone.")
         elif isinstance(command, Park):
             held = self.held[session]
             size = sum(value or 0 for value in held.memory_used.values())
@@ -190,8 +192,11 @@ class World:
     def make(self) -> None:
         self.broker = Broker(self.bus, self.ledger, self.policy, self.clock, self.settings)
 
-    async def start(self) -> None:
+    async def start(self, by_hand: bool = False) -> None:
+        """`by_hand`: nothing happens but what the test sets off."""
         await self.broker.start()
+        for task in self.broker._tasks if by_hand else ():
+            task.cancel()
         await self.settle()
 
     async def settle(self) -> None:
