@@ -272,7 +272,7 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
     for kernel in body.sessions:
         _check_owner(broker, caller, kernel.spec)
         session = broker.cluster.sessions.get(kernel.spec.id)
-        if session is None:
+        if session is None or session.end_why == "silent":
             session = _new(broker, kernel.spec)
             session.mask = kernel.devices
             session.placements = {uuid: Placement(device=uuid) for uuid in kernel.devices}

@@ -44,8 +44,9 @@ def upkeep(broker: Broker, now: float) -> None:
 
 
 def proven_gone(session: Session) -> bool:
-    """Rule 3: its processes are gone, or it holds nothing that a proof would be needed for."""
-    return session.processes in ("none", "gone") or not (session.placements or session.parked or session.recovering)
+    """Rule 3: its processes are gone, or nobody can say and it holds nothing that a proof would be needed for."""
+    holds = bool(session.placements) or session.parked or session.recovering
+    return session.processes in ("none", "gone") or (session.processes == "unknown" and not holds)
 
 
 def notice_burst(session: Session, now: float) -> None:
