@@ -1,13 +1,12 @@
 """What jupyter-gpushare does inside a kernel: the gate before a cell, and a thread that listens for trim requests.
 
-An open gate costs one read of mapped memory (docs/decisions/0001-gate-file.md). Whatever is wrong with the service,
+An open gate costs one read of two bytes (docs/decisions/0001-gate-file.md). Whatever is wrong with the service,
 the cell runs.
 """
 
 from __future__ import annotations
 
 import ast
-import mmap
 import os
 import signal
 import sys
@@ -16,12 +15,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import GPUShareError, NotManaged
 from .client import Session
 
-OPEN = ord("o")
+OPEN = b"o"
 WATCH_S = 1.0  # how often the trim counter is read
 AWAY_S = 30.0  # how long a service that did not answer is not asked again
 HELLO_MAX_S = 60.0
@@ -91,22 +90,32 @@ class GateFile:
     """
 
     def __init__(self, path: str | None) -> None:
-        self._bytes: mmap.mmap | None = None
+        self._file: BinaryIO | None = None
         if path is None:
             return
         try:
-            with open(path, "rb") as file:
-                self._bytes = mmap.mmap(file.fileno(), 2, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):  # gone, or still empty
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 open as long as the kernel lives
+        except OSError:
             pass
 
     @property
     def open(self) -> bool:
-        return self._bytes is not None and self._bytes[0] == OPEN
+        return self._read()[:1] == OPEN
 
     @property
     def trims(self) -> int:
-        return 0 if self._bytes is None else self._bytes[1]
+        return int.from_bytes(self._read()[1:], "big")
+
+    def _read(self) -> bytes:
+        """Both bytes, fewer when the file was cut short. Read, not mapped: a map of a cut file ends the process."""
+        try:
+            return b"" if self._file is None else os.pread(self._file.fileno(), 2, 0)
+        except (OSError, ValueError):  # unreadable, closed
+            return b""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class Kernel:
@@ -201,6 +210,7 @@ class Kernel:
             if self._ended.wait(WATCH_S):
                 break
         self._greet(False)
+        self._gate.close()
 
     def _greet(self, cooperative: bool) -> bool:
         try:

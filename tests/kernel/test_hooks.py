@@ -50,6 +50,12 @@ def test_a_kernel_without_a_gate_file_always_asks(
     assert len(service.calls("admit")) == 1
 
 
+def test_a_gate_file_that_is_cut_short_asks(shell: Any, service: Service, gate: Path) -> None:
+    gate.write_bytes(b"")
+    assert shell.run_cell("1").success
+    assert len(service.calls("admit")) == 1
+
+
 def test_every_call_carries_the_capability_and_nothing_else_does(shell: Any, service: Service) -> None:
     shell.run_cell("1")
     assert service.tokens == {"gpushare secret"}
