@@ -206,5 +206,5 @@ class Leases(RuleBasedStateMachine):
         assert not line, [(s.id, s.demand.gpus, world.broker.cluster.state_of(s, world.clock()), s.gated) for s in line]
 
 
-Leases.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+Leases.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None, database=None)
 TestLeases = pytest.mark.timeout(60)(Leases.TestCase)
