@@ -165,8 +165,11 @@ class Session:
     def bursting(self, now: float) -> bool:
         """A cell runs or was just let in, or its processes used a device within the window.
 
-        After a release only use of the device counts: its owner wants none for cells that need none.
+        After a release only use of the device counts: its owner wants none for cells that need none. While its cell
+        waits at the gate it computes nothing yet, whatever it did a moment ago.
         """
+        if self.gated:
+            return False
         seen = self.last_use if self.admitted_at is None else max(self.admitted_at, self.last_use or -math.inf)
         used = seen is not None and now - seen < USE_WINDOW_S
         return self.live and (used or (self.cells > 0 and not self.released))
@@ -256,6 +259,8 @@ class Cluster:
             return "parked"
         if any(self.lost(uuid) for uuid in session.placements):
             return "lost"
+        if session.gated:
+            return "waiting"  # also on a borrowed lease, which is no ticket for its next cell
         if session.leased:
             return "active" if session.bursting(now) else "idle"
         if session.waiting_since is not None:

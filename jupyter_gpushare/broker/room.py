@@ -24,6 +24,19 @@ def has(cluster: Cluster, uuid: str, session: Session, guarantee: float | None =
     return healthy and committed(cluster, uuid, session) + wanted <= 1.0 + EPS
 
 
+def memory_fits(cluster: Cluster, uuid: str, session: Session, memory: int) -> bool:
+    """Would that many bytes of the session fit beside what the others on the device have? Unknown counts as fitting."""
+    record = cluster.devices.get(uuid)
+    if record is None or record.seen.memory_total is None:
+        return True
+    others = sum(
+        max(placement.memory_used or 0, other.demand.memory or 0)
+        for other, placement in cluster.on(uuid)
+        if other is not session and other.live and not other.parked and (placement.lease or other.context)
+    )
+    return others + memory <= record.seen.memory_total - (record.seen.memory_unaccounted or 0)
+
+
 def alone(cluster: Cluster, session: Session) -> bool:
     """Nobody else has a lease or a context on its devices."""
     return not any(

@@ -112,6 +112,11 @@ def _change(broker: Broker, session: Session, demand: Demand) -> None:
                     f" You keep your {session.demand.guarantee:g}. Ask for less, or again later.",
                     reason="no_room",
                 )
+    if demand.memory is not None and demand.memory > (session.demand.memory or 0) and not demand.whole:
+        for uuid, placement in session.placements.items():
+            # The share is its own, the memory is not there yet: its next cell waits until it is.
+            if placement.lease and not room.memory_fits(broker.cluster, uuid, session, demand.memory):
+                placement.borrowed = True
     elsewhere = (demand.devices, demand.constraints) != (session.demand.devices, session.demand.constraints)
     session.demand, session.refused, session.released = demand, "", False
     if demand.gpus == 0 or (elsewhere and not session.context):

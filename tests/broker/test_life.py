@@ -56,6 +56,28 @@ async def test_an_idle_holder_is_warned_parked_for_a_waiter_and_comes_back_with_
     assert (back["state"], back["devices"][0]["memory_used"]) == ("idle", 60 * GIB) or back["state"] == "active"
 
 
+async def test_a_holder_that_asks_for_more_memory_than_is_free_waits_at_its_next_cell_until_it_is(world):
+    w = await world(Policy(idle_after_s=5, warn_before_s=1), devices=1)
+    await w.kernel("k1", demand={"gpus": 0.25})
+    await w.cell("k1", memory=50 * GIB)
+    await w.cell_ends("k1")
+    await w.kernel("k2", "bob", demand={"gpus": 0.25, "memory": 4 * GIB})
+    await w.call("POST", "sessions/k2/hello", kernel("bob", "k2"))
+    await w.cell("k2", "bob", memory=4 * GIB)
+    await w.cell_ends("k2", "bob")
+    await w.call("POST", "sessions/k1/pin", server("alice"), {"for_s": 100})
+    await w.call("POST", "sessions/k2/request", server("bob"), {"memory": "60GiB"})
+    waiting = await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0})
+    assert (waiting["admitted"], waiting["queue_position"]) == (False, 1)
+    assert (await w.seen("k2", "bob"))["state"] == "waiting"
+    await w.call("POST", "sessions/k1/unpin", server("alice"))
+    for _ in range(20):
+        await w.wait(1)
+        w.broker.cluster.sessions["k2"].asked_at = w.clock()  # its kernel goes on asking
+    assert (await w.seen("k1"))["state"] == "parked"
+    assert (await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0}))["admitted"]
+
+
 async def test_a_pinned_session_is_not_parked(world):
     w = await world(Policy(idle_after_s=5, warn_before_s=1), devices=1)
     await w.kernel("k1", demand={"gpus": 0.6})
