@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from ..model import Expand, Place, ResumeSession, Shrink
@@ -73,7 +72,8 @@ def _fill_in(draft: Draft, placements: Placements, entitled: Floats) -> None:
             mine = np.flatnonzero(placements.session == row[decision.session])
             share = float(entitled[mine].min())
             placements.share[mine] = share
-            draft.decisions[index] = msgspec.structs.replace(decision, share=share)
+            fields = {name: getattr(decision, name) for name in decision.__struct_fields__}
+            draft.decisions[index] = type(decision)(**fields | {"share": share})
 
 
 def _changes(draft: Draft, placements: Placements, leased: Ints, entitled: Floats, targets: Floats) -> None:
