@@ -111,6 +111,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
     utilization: float | None = None
     why: Why | None = None  # None: its session holds this device
+    visible: bool = True  # False: no such process is seen here: it ended, or its pid is of another namespace
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +150,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     alive: bool = True  # a process of its tree lives
     devices: tuple[str, ...] = ()  # where its processes have a context now
+    unseen: tuple[str, ...] = ()  # where they may have one: whose the processes there are cannot be told
     memory_used: dict[str, int | None] = {}  # by device
     utilization: dict[str, float | None] = {}  # by device
     pcie_gb_s: float | None = None

@@ -150,8 +150,10 @@ class Session:
 
     @property
     def context(self) -> bool:
-        """A process of its tree has a device open, as far as its node could see."""
-        return self.held is not None and bool(self.held.devices)
+        """A process of its tree has a device open, or may have: what cannot be seen is not nothing (rule 1)."""
+        if self.held is None:
+            return False
+        return bool(self.held.devices) or any(uuid in self.placements for uuid in self.held.unseen)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -175,9 +177,11 @@ class Session:
         return self.live and (used or (self.cells > 0 and not self.released))
 
     def idle_since(self, now: float) -> float | None:
-        """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes."""
+        """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes, or may."""
         if self.bursting(now):
             return None
+        if self.held is not None and self.context and self.held.gpu_idle_s is None:
+            return None  # its node cannot tell what it does there
         ends = [at for at in (self.last_burst_end, self.last_use, self.lease_since) if at is not None]
         return max(ends, default=self.opened)
 

@@ -146,7 +146,7 @@ class Agent:
             seq=self._seq,
             full=full,
             simulated=self._backend.simulated,
-            devices=tuple(replace(device, age_s=age) for device in devices.values()),
+            devices=tuple(replace(device, age_s=device.age_s + age) for device in devices.values()),
             held=tuple(held.values()),
             gone=tuple(gone),
             link_gb_s=self._backend.link_gb_s,
@@ -203,7 +203,7 @@ class Agent:
     def _held(self, devices: dict[str, Device], before: dict[str, Held], now: float | None) -> dict[str, Held]:
         """What is held for each session. `now` None: there is no new sample, so nothing is known to have passed."""
         moves = {held.session: held for held in self._declared.held()} if self._declared is not None else {}
-        use = usage.by_session(devices.values(), before)
+        use = usage.by_session(devices.values(), before, self._attribution.named())
         found = {}
         for name, alive in self._attribution.sessions().items():
             here, move, was = use.get(name, {}), moves.get(name), before.get(name)
@@ -213,7 +213,8 @@ class Agent:
             found[name] = Held(
                 session=name,
                 alive=alive,
-                devices=tuple(here),
+                devices=tuple(uuid for uuid, part in here.items() if part.sure),
+                unseen=tuple(uuid for uuid, part in here.items() if not part.sure),
                 memory_used={uuid: part.memory for uuid, part in here.items()},
                 utilization={uuid: part.utilization for uuid, part in here.items()},
                 parked_bytes=move.parked_bytes if move is not None else self._commands.parked.get(name),
@@ -224,10 +225,10 @@ class Agent:
         return found
 
     def _idle_s(self, name: str, here: dict[str, usage.Use], was: Held | None, now: float) -> float | None:
-        """Seconds since its tree last used a device. Opening one is using it."""
+        """Seconds since its tree last used a device, or may have. Opening one is using it."""
         computing = usage.computing(here)
-        opened = was is None or any(uuid not in was.devices for uuid in here)
-        if computing or (here and opened):
+        opened = was is None or any(uuid not in was.devices + was.unseen for uuid in here)
+        if computing is not False or (here and opened):
             self._used_at[name] = now
         if computing is None or name not in self._used_at:
             return None

@@ -210,6 +210,11 @@ class Attribution:
         with self._lock:
             return {name: bool(tree.members) for name, tree in self._trees.items() if not tree.ended}
 
+    def named(self) -> dict[str, frozenset[str]]:
+        """The devices that each session's mask ever named."""
+        with self._lock:
+            return {name: frozenset(tree.named) for name, tree in self._trees.items() if not tree.ended}
+
     def trees(self) -> dict[str, Tree]:
         """A copy of all that is known, for the journal."""
         with self._lock:
@@ -247,7 +252,7 @@ class Attribution:
         session = None if seen is None else self._owner(seen)
         if seen is None or session is None:
             owner = None if seen is None else _user_name(self._table.uid(seen.pid))
-            return replace(process, session=None, owner=owner, why="foreign")
+            return replace(process, session=None, owner=owner, why="foreign", visible=seen is not None)
         tree = self._trees[session]
         if seen.pid in tree.leftovers:
             why: Why | None = "leftover"

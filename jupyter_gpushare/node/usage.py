@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ class Use:
 
     memory: int | None
     utilization: float | None
+    sure: bool = True  # False: whether they have a context there cannot be told
 
 
 def uses(device: Device) -> dict[str, Use]:
@@ -41,16 +42,27 @@ def uses(device: Device) -> dict[str, Use]:
     return found
 
 
-def by_session(devices: Iterable[Device], before: Mapping[str, Held]) -> dict[str, dict[str, Use]]:
-    """Each session's use of each device where it has a context.
+def by_session(
+    devices: Iterable[Device], before: Mapping[str, Held], named: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Use]]:
+    """Each session's use of each device where it has a context, or may have one.
 
-    On a device that cannot be read now, whoever had a context there still has one, of unknown use.
+    On a device that cannot be read now, whoever had a context there still has one, of unknown use. Any other session
+    whose mask names the device (`named`) may have one while the list of its processes cannot be read, or holds pids
+    that are of no process seen here (in a container NVML may tell the host's). It computes nothing there as long as
+    the device itself does not.
     """
     found: dict[str, dict[str, Use]] = {}
     for device in devices:
         here = uses(device)
-        if device.state in ("lost", "unknown") or not device.processes_known:
+        silent = device.state in ("lost", "unknown")
+        unread = silent or not device.processes_known
+        if unread:
             here = {name: Use(None, None) for name, held in before.items() if device.uuid in held.devices} | here
+        if unread or not all(process.visible for process in device.processes):
+            rests = not silent and device.utilization is not None and device.utilization < IN_USE
+            maybe = Use(None, device.utilization if rests else None, sure=False)
+            here = {name: maybe for name, uuids in named.items() if device.uuid in uuids} | here
         for name, use in here.items():
             found.setdefault(name, {})[device.uuid] = use
     return found
@@ -83,7 +95,7 @@ def device_changed(said: Device, now: Device) -> bool:
 
 def held_changed(said: Held, now: Held) -> bool:
     """Whether what is held for a session differs by more than noise. Time that passes is no change; its reset is."""
-    exact = ("alive", "devices", "parked_bytes", "moved_bytes")
+    exact = ("alive", "devices", "unseen", "parked_bytes", "moved_bytes")
     if any(getattr(said, name) != getattr(now, name) for name in exact):
         return True
     if (said.gpu_idle_s is None) != (now.gpu_idle_s is None) or (now.gpu_idle_s or 0.0) < (said.gpu_idle_s or 0.0):
