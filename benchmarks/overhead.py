@@ -42,7 +42,7 @@ def kernel(server: Server, name: str) -> Iterator[BlockingKernelClient]:
     started = server.ask("POST", "api/kernels", {"name": name})
     client = BlockingKernelClient(connection_file=str(server.runtime_dir / f"kernel-{started['id']}.json"))
     client.load_connection_file()
-    client.start_channels()
+    client.start_channels(hb=False)
     try:
         client.wait_for_ready(timeout=60)
         yield client
@@ -118,10 +118,9 @@ def cell(pairs: int = 300) -> dict[str, object]:
 def slow_nvml(polls: int = 100) -> dict[str, object]:
     """`status` while every NVML call sleeps 8 s: latency and threads."""
     with folder() as where:
-        library = standin.build(where / "lib")
-        scenario = where / "scenario.json"
-        standin.write_scenario(scenario, {"devices": [{}, {}], "slow_ms": 8000})
-        environment = {"LD_LIBRARY_PATH": str(library), "NVML_SCENARIO": str(scenario)}
+        library, scenario = standin.build(where / "lib"), where / "scenario"
+        standin.write_scenario(scenario, standin.scenario(standin.gpu(0), standin.gpu(1), slow_ms=8000))
+        environment = standin.environment(library, scenario)
         settings = {"GPUShare": {"devices": "nvml", "simulated_user": ""}}
         with serving("bench", where, lab=False, settings=settings, environment=environment) as server:
             process = psutil.Process(server.process.pid)

@@ -109,7 +109,7 @@ class Session:
     retry_at: float = 0.0  # a resume that was refused is not tried again before
     assigned: dict[str, float] | None = None  # shares its node was told last
     row: LeaseRow | None = None  # what the ledger was told last
-    released: bool = False  # by its owner: nothing is given until it asks or computes again
+    released_at: float | None = None  # by its owner: nothing is given until it asks, or uses a device after this
     refused: str = ""  # why nothing can be given for its demand, in words
     reserves: str | None = None  # this is no kernel but the reservation for that session's restart
     wants_back: bool = False  # parked, and its owner asked for it without a cell
@@ -141,7 +141,7 @@ class Session:
     @property
     def wants(self) -> bool:
         """Asks for a device at all."""
-        return self.demand.gpus > 0 and not self.released
+        return self.demand.gpus > 0 and self.released_at is None
 
     @property
     def limit(self) -> float:
@@ -174,7 +174,9 @@ class Session:
             return False
         seen = self.last_use if self.admitted_at is None else max(self.admitted_at, self.last_use or -math.inf)
         used = seen is not None and now - seen < USE_WINDOW_S
-        return self.live and (used or (self.cells > 0 and not self.released))
+        if self.released_at is not None:
+            return self.live and used and seen >= self.released_at
+        return self.live and (used or self.cells > 0)
 
     def idle_since(self, now: float) -> float | None:
         """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes, or may."""

@@ -172,7 +172,7 @@ def _take_ticket(broker: Broker, key: tuple[str, str], session: Session) -> None
     if session.waiting_since is not None:
         session.waiting_since = min(session.waiting_since, holder.waiting_since)
     holder.waiting_since, holder.gated = None, False
-    holder.released = True
+    holder.released_at = broker.clock()
     broker.pulse()
 
 
@@ -224,7 +224,7 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
     shadow = cluster.sessions.get(cluster.reservations.pop(session.id, ""))
     if shadow is not None and shadow.leased:
         session.demand, session.placements, session.place = shadow.demand, shadow.placements, shadow.place
-        session.lease_since, session.waiting_since, session.released = now, None, False
+        session.lease_since, session.waiting_since, session.released_at = now, None, None
         shadow.placements = {}
     if shadow is not None:
         broker.end(shadow, "used")
@@ -293,8 +293,9 @@ def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> N
     now = broker.clock()
     session.last_alive = session.told_at = now
     if phase == "start":
-        session.gated = False
         session.cells += 1
+        if session.gated:
+            return  # it is heard of while it waits at the gate; its burst begins when it is let in
         if session.burst is None:
             session.idle_before = session.idle_before if session.admitted_at is not None else session.idle_since(now)
             begin_burst(session, now)

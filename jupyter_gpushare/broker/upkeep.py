@@ -52,6 +52,8 @@ def proven_gone(session: Session) -> bool:
 def notice_burst(session: Session, now: float) -> None:
     """Begins and ends the session's burst as its cells and its use of devices say."""
     bursting = session.bursting(now)
+    if bursting and session.released_at is not None:
+        session.released_at = session.burst = None  # it computes on its device: that is asking for it
     if bursting and session.burst is None:
         begin_burst(session, now)
     elif not bursting and session.burst is not None:
@@ -64,8 +66,6 @@ def begin_burst(session: Session, now: float) -> None:
     if session.gap_s is not None:
         session.gaps.append(session.gap_s)
     session.burst = Measured(since=now)
-    if session.last_use is not None and now - session.last_use < 1.0:
-        session.released = False  # it computes on its device: that is asking for it
     session.warned = session.warned_until = None
     if session.wants and not session.leased and session.waiting_since is None:
         session.waiting_since = now

@@ -12,7 +12,7 @@ from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Re
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
 from ..units import parse_bytes, parse_seconds
 from . import room, words
-from .records import Cluster, Session
+from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _change(broker: Broker, session: Session, demand: Demand) -> None:
             if placement.lease and not room.memory_fits(broker.cluster, uuid, session, demand.memory):
                 placement.borrowed = True
     elsewhere = (demand.devices, demand.constraints) != (session.demand.devices, session.demand.constraints)
-    session.demand, session.refused, session.released = demand, "", False
+    session.demand, session.refused, session.released_at = demand, "", None
     if demand.gpus == 0 or (elsewhere and not session.context):
         broker.applier.lift(session)
     if demand.gpus > 0 and not session.placements and session.waiting_since is None:
@@ -154,7 +154,9 @@ def reserve(broker: Broker, session: Session, demand: Demand) -> None:
 def release(broker: Broker, session: Session) -> None:
     """Gives its share back. What it has in GPU memory stays there, without a guarantee, until others need the room."""
     _live(session)
-    session.released, session.gated, session.wants_back, session.waiting_since = True, False, False, None
+    session.gated, session.wants_back, session.waiting_since = False, False, None
+    # What its node still tells of the time before is no new use.
+    session.released_at = broker.clock() + (USE_WINDOW_S if session.context else 0.0)
     if not (session.context or session.parked or session.doing):
         broker.applier.lift(session)
         return
@@ -183,7 +185,7 @@ def park(broker: Broker, session: Session) -> None:
 def resume(broker: Broker, session: Session) -> None:
     """Lines up to come back, or to get a device again after a release."""
     _live(session)
-    session.released, session.refused, session.retry_at = False, "", 0.0
+    session.released_at, session.refused, session.retry_at = None, "", 0.0
     session.wants_back = session.parked
     if (session.parked or not session.placements) and session.waiting_since is None and session.wants:
         session.waiting_since = broker.clock()

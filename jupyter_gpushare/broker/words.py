@@ -108,6 +108,8 @@ def message(
         "lost": f"{where} stopped answering. Its memory is lost; the kernel and what it holds in RAM live on.",
         "dead": "Ended. Its GPU was given back.",
     }
+    if state == "bound" and session.context:
+        return f"Let go of {where}. What lies in its memory stays until somebody needs the room."
     if state == "parked" and session.waiting_since is not None:
         return f"Coming back is {place(position)}, {about(eta_s)}: the memory must be free first. Nothing is lost."
     if state == "waiting" and session.gated:

@@ -126,9 +126,7 @@ def _open_three(alice: Server, bob: Server, see: See) -> tuple[Notebook, Noteboo
 def _different_devices(train: Notebook, features: Notebook, see: See) -> None:
     running = [
         train.start('work(seconds=4, utilization=0.95, memory="8GiB")'),
-        features.start(
-            'table = allocate("50GiB"); secret = 42; work(seconds=4, utilization=0.6, memory_utilization=0.9)'
-        ),
+        features.start('table = allocate("50GiB"); secret = 42; work(seconds=4, utilization=0.6, kind="data")'),
     ]
     train.until("computes", "active")
     features.until("computes", "active")
@@ -147,7 +145,7 @@ def _different_devices(train: Notebook, features: Notebook, see: See) -> None:
 
 
 def _shares_move(features: Notebook, explore: Notebook, events: Events, see: See) -> None:
-    busy = features.start("work(seconds=40, utilization=0.95, memory_utilization=0.5)")
+    busy = features.start('work(seconds=40, utilization=0.95, kind="mixed")')
     grown = wait_for(
         "the busy notebook's share grows while its neighbour idles",
         lambda: share if (share := share_of(features)) > 0.9 else None,
@@ -172,6 +170,7 @@ def _shares_move(features: Notebook, explore: Notebook, events: Events, see: See
 def _idle_is_parked_and_comes_back(features: Notebook, explore: Notebook, events: Events, see: See) -> None:
     features.until("idles", "idle")
     features.act("pin", {"for_s": 3600})
+    explore.run("%gpu request --memory 60GiB")
     waiter = explore.start('work(seconds=2, utilization=0.9, memory="60GiB")')
     features_memory = sum(device["memory_used"] for device in features.session()["devices"])
     if features_memory < 50 * GIB:

@@ -70,12 +70,20 @@ class Channel:
             raise Unavailable(f"The GPU service does not answer ({error}). Your work is untouched.") from error
 
 
+CHANGING = ("request", "release", "park", "resume")  # the gate may say something else afterwards
+
+
 class Session:
     """This kernel's session. Verbs are those of ``%gpu``; answers are the service's JSON as plain dicts.
 
     Every verb raises the service's own errors (errors.py) with its message: BadDemand for a field that is not usable,
     Conflict (NeedsRestart, OverLimit, Refused) for what cannot be had now, Unavailable when the service is away.
+
+    `changed` is set by every verb that changes the session: the gate's file follows a moment later, so the next cell
+    asks whatever it says. A process has one session, so all objects share it.
     """
+
+    changed = False
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -200,6 +208,9 @@ class Session:
 
     def _verb(self, method: str, verb: str = "", body: object = None, timeout: float = TIMEOUT_S) -> dict[str, Any]:
         from urllib.parse import quote
+
+        if method == "POST" and verb in CHANGING:
+            Session.changed = True
 
         return self._call(method, f"sessions/{quote(self.id, safe='')}/{verb}".rstrip("/"), body, timeout)
 

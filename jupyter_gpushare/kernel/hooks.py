@@ -124,7 +124,7 @@ class Kernel:
     def __init__(
         self, shell: Any, session: Session, gate: GateFile, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.session, self.ask_next = session, False
+        self.session = session
         self._shell, self._gate, self._clock = shell, gate, clock
         self._armed, self._depth = False, 0
         self._away_until, self._told_away = -1.0, False
@@ -155,8 +155,8 @@ class Kernel:
         """The same tree. Raises InputRejected when the wait was stopped: IPython then runs nothing of the cell."""
         if self._armed:
             self._armed = False
-            if self.ask_next or not self._gate.open:
-                self.ask_next = False
+            if self.session.changed or not self._gate.open:
+                type(self.session).changed = False
                 self._pass()
         return tree
 

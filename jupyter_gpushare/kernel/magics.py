@@ -76,13 +76,11 @@ def _for_this_cell(shell: Any, kernel: Kernel, words: list[str], cell: str) -> N
     session = kernel.session
     try:
         session.resume()
-        kernel.ask_next = True
     except Unavailable:
         pass  # the cell runs all the same
     try:
         _run(shell, cell)
     finally:
-        kernel.ask_next = False
         try:
             session.release()
         except Unavailable:

@@ -363,3 +363,36 @@ async def test_without_any_gpu_a_kernel_starts_and_is_told(world):
     binding = await w.open("k1")
     assert (binding["devices"], binding["state"]) == ([], "none")
     assert "Not granted. No GPU here is of the kind asked for." in binding["message"]
+
+
+async def test_a_cell_that_waits_at_the_gate_goes_on_waiting_when_its_start_is_heard_of(world):
+    w = await world(devices=1)
+    await w.kernel("k1", demand={"gpus": 0.25})
+    await w.cell("k1", memory=50 * GIB)
+    await w.kernel("k2", "bob", demand={"gpus": 0.25, "memory": 60 * GIB})
+    await w.call("POST", "sessions/k2/hello", kernel("bob", "k2"))
+    await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0})
+    await w.call("POST", "sessions/k2/burst", server("bob"), {"phase": "start"})
+    await w.settle()
+    assert (await w.seen("k2", "bob"))["state"] == "waiting"
+    again = await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0})
+    assert (again["admitted"], again["queue_position"]) == (False, 1)
+
+
+async def test_a_release_holds_though_the_device_was_in_use_a_moment_before(world):
+    w = await world(devices=1)
+    await w.kernel("k1")
+    await w.cell("k1", memory=4 * GIB)
+    await w.call("POST", "sessions/k1/release", server("alice"))
+    await w.cell_ends("k1")
+    for _ in range(5):
+        await w.call("POST", "sessions/k1/burst", server("alice"), {"phase": "start"})
+        await w.call("POST", "sessions/k1/burst", server("alice"), {"phase": "end"})
+        await w.wait(0.5)
+    seen = await w.seen("k1")
+    assert seen["state"] in ("bound", "none")
+    assert [device["share"] for device in seen["devices"]] in ([], [0])
+    await w.wait(5)
+    w.node.uses("k1", w.broker.cluster.sessions["k1"].devices[0], 4 * GIB, 0.9)
+    await w.settle()
+    assert (await w.seen("k1"))["state"] == "active"  # using the device is asking for it

@@ -12,6 +12,7 @@ from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import InteractiveShell
 
 import jupyter_gpushare
+from jupyter_gpushare.kernel.client import Session
 from tests.kernel.service import UUID, Service, serve
 
 
@@ -51,5 +52,6 @@ def shell(plain_shell: Any, service: Service, gate: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GPUSHARE_GATE", str(gate))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", UUID)
+    monkeypatch.setattr(Session, "changed", False)
     jupyter_gpushare.load_ipython_extension(plain_shell)
     return plain_shell

@@ -32,6 +32,15 @@ def test_an_open_gate_lets_a_cell_run_without_asking(shell: Any, service: Servic
     assert service.calls("admit") == []
 
 
+def test_the_cell_after_a_change_asks_though_the_gate_still_says_open(shell: Any, service: Service, gate: Path) -> None:
+    gate.write_bytes(b"o\0")
+    shell.run_cell("%gpu request --memory 60GiB")
+    shell.run_cell("ran = 1")
+    shell.run_cell("ran += 1")
+    assert shell.user_ns["ran"] == 2
+    assert len(service.calls("admit")) == 1
+
+
 def test_a_closed_gate_asks_once_per_cell(shell: Any, service: Service) -> None:
     assert shell.run_cell("ran = 1\nran += 1").success
     assert shell.user_ns["ran"] == 2
