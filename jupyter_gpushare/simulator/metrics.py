@@ -33,6 +33,8 @@ METRICS = {  # name -> what it is
     "energy_kwh": "energy of all devices, idle ones included",
     "parks": "how many times a session's GPU memory was moved to host memory",
     "moves": "how many times a session was moved to another device",
+    "stretch_p95": "a cell's run time over the time alone, 95th percentile",
+    "cells_failed": "cells that found no memory and had to be run again",
 }
 
 
