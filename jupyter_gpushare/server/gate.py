@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 OPEN, ASK = b"o", b"a"
+PREFIX = "gates-"
+
+
+class Gates:
+    """The folder of one server's gates, locked while the server lives; what killed servers left is removed."""
+
+    def __init__(self, parent: Path | None) -> None:
+        """`parent`: where this user's servers meet; None: a folder of its own."""
+        meeting = None if parent is None else os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if parent is not None and meeting is not None:
+                fcntl.flock(meeting, fcntl.LOCK_EX)  # nobody sweeps away what is not locked yet
+                self._sweep(parent)
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        finally:
+            if meeting is not None:
+                os.close(meeting)
+
+    def _sweep(self, parent: Path) -> None:
+        for left in parent.glob(f"{PREFIX}*"):
+            folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            except BlockingIOError:
+                continue  # its server lives
+            finally:
+                os.close(folder)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
 
 
 class Gate:

@@ -6,13 +6,12 @@ import getpass
 import logging
 import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from .._version import __version__
 from ..config import GPUShare, Policy
+from .gate import Gates
 from .kernels import Kernels, Terms
 from .link import Link
 
@@ -46,12 +45,12 @@ class Rooms:
         self.folder = self._folder()
         hub = os.environ.get("JUPYTERHUB_API_TOKEN") if config.broker_url.startswith("http") else None
         self.link = Link(None if config.broker_url else self._host, self.folder, log, url=config.broker_url, token=hub)
-        self._gates = Path(tempfile.mkdtemp(prefix="gates-", dir=self.folder))
+        self._gates = Gates(self.folder)
         terms = Terms(
             user=self.user,
             origin=f"{config.server_name}-{secrets.token_hex(6)}",
             server=None if config.devices == "simulated" else config.server_name,
-            folder=self._gates,
+            folder=self._gates.path,
             mask_format=config.mask_format,
             hide=config.devices != "auto" or "CUDA_VISIBLE_DEVICES" in os.environ or nvidia_driver(),
             cafile=cafile or None,
@@ -68,7 +67,7 @@ class Rooms:
     async def stop(self) -> None:
         await self.kernels.stop()
         await self.link.stop()
-        shutil.rmtree(self._gates, ignore_errors=True)
+        self._gates.close()
 
     def _folder(self) -> Path | None:
         from .socket import folder
