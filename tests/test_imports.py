@@ -27,7 +27,7 @@ OURS = {  # room -> what of ours it may import, rooms or single modules; a room 
     "bus": {"model", "errors"},
     "broker": {*WORDS, "core", "bus.base"},
     "config": {"model", "errors", "core.policy"},
-    "server": {*WORDS, "config", "broker", "bus", "node"},
+    "server": {*WORDS, "config", "broker", "bus", "node", "doctor"},
     "kernel": {"errors", "units"},
     "simulated": {"kernel", "errors", "units"},
 }
