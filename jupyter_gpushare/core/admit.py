@@ -234,8 +234,8 @@ def _admit_holder(draft: Draft, session: int) -> None:
     draft.bursting[session] = True
     draft.settle(session)
     devices = draft.uuids(draft.devices(session))
-    draft.decisions.append(
-        Place(session=draft.state.sessions.id[session], why="guarantee", devices=devices, lease=True)
+    draft.grant(
+        session, Place(session=draft.state.sessions.id[session], why="guarantee", devices=devices, lease=True)
     )
 
 
@@ -248,13 +248,14 @@ def _resume(draft: Draft, session: int, devices: Ints) -> None:
     draft.put(session, devices, lease=True)
     draft.settle(session)
     names = draft.state.devices.uuid
-    draft.decisions.append(
+    draft.grant(
+        session,
         ResumeSession(
             session=draft.state.sessions.id[session],
             why="room",
             devices={names[a]: names[b] for a, b in zip(old.tolist(), new, strict=True)},
             memory=int(restoring(draft.state.sessions, np.array([session]))[0]),
-        )
+        ),
     )
 
 

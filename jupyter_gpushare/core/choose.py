@@ -55,7 +55,8 @@ def place(
     terms, alternatives = reasons(draft, session, scored, chosen, ready)
     draft.put(session, devices, lease=lease, borrowed=borrowed)
     draft.settle(session)
-    draft.decisions.append(
+    draft.grant(
+        session,
         Place(
             session=draft.state.sessions.id[session],
             why=why,
@@ -65,7 +66,7 @@ def place(
             fitness=float(scored.total[chosen].mean()),
             terms=terms,
             alternatives=alternatives,
-        )
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from ..model import Decision
+from ..model import Decision, Place, ResumeSession
 from .outlook import Outlook, outlook_of
 from .room import Room, need_of, restoring, room_of
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
@@ -29,6 +29,7 @@ class Draft:
     over_cap : how many devices each of these sessions would take its user over the cap
     kept : for whom `ahead` is kept, and on which devices
     decisions : what was decided so far
+    granted : the row of the session behind each decision (its index) that grants a lease
     """
 
     state: State
@@ -51,6 +52,7 @@ class Draft:
     over_cap: dict[int, float] = field(default_factory=dict)
     kept: dict[int, Ints] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    granted: dict[int, int] = field(default_factory=dict)
 
     def rows(self, session: int) -> Ints:
         """The rows of a session's placements."""
@@ -92,6 +94,12 @@ class Draft:
         """Ends all placements of a lifted session."""
         for row in self.rows(session).tolist():
             self._clear(row)
+
+    def grant(self, session: int, decision: Place | ResumeSession) -> None:
+        """Decides where a session is; the share of a lease is filled in when all shares are known."""
+        if not isinstance(decision, Place) or decision.lease:
+            self.granted[len(self.decisions)] = session
+        self.decisions.append(decision)
 
     def keep(self, session: int, devices: Ints, sign: float = 1.0) -> None:
         """Keeps what a waiting session will need on these devices from those behind it; sign -1 gives it free."""
@@ -183,7 +191,7 @@ def copy_of(draft: Draft) -> Draft:
     """A copy to try things on."""
     arrays = {f.name: getattr(draft, f.name).copy() for f in fields(draft) if f.type in ("Ints", "Floats", "Bools")}
     room = Room(**{f.name: getattr(draft.room, f.name).copy() for f in fields(Room)})
-    return replace(draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[])
+    return replace(draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[], granted={})
 
 
 def _grow(draft: Draft) -> None:

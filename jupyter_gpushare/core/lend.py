@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model import Expand, Place, ResumeSession, Shrink
+from ..model import Expand, Shrink
 from . import elastic, shares
 from .admit import candidates
 from .draft import Draft
@@ -66,14 +66,13 @@ def _contended(draft: Draft, placements: Placements) -> Bools:
 
 def _fill_in(draft: Draft, placements: Placements, entitled: Floats) -> None:
     """Writes the shares of new leases into their decisions: the least over their devices."""
-    row = {name: index for index, name in enumerate(draft.state.sessions.id)} if draft.decisions else {}
-    for index, decision in enumerate(draft.decisions):
-        if isinstance(decision, ResumeSession) or (isinstance(decision, Place) and decision.lease):
-            mine = np.flatnonzero(placements.session == row[decision.session])
-            share = float(entitled[mine].min())
-            placements.share[mine] = share
-            fields = {name: getattr(decision, name) for name in decision.__struct_fields__}
-            draft.decisions[index] = type(decision)(**fields | {"share": share})
+    for index, session in draft.granted.items():
+        mine = np.flatnonzero(placements.session == session)
+        share = float(entitled[mine].min())
+        placements.share[mine] = share
+        decision = draft.decisions[index]
+        fields = {name: getattr(decision, name) for name in decision.__struct_fields__}
+        draft.decisions[index] = type(decision)(**fields | {"share": share})
 
 
 def _changes(draft: Draft, placements: Placements, leased: Ints, entitled: Floats, targets: Floats) -> None:

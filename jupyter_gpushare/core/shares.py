@@ -57,41 +57,28 @@ def fill_devices(
 
 
 def _fill(device: Ints, guarantee: Floats, ceiling: Floats, weight: Floats, capacity: Floats) -> Floats:
-    """`water_fill` for every device: capacity (D,), the rest (P,), sorted once instead of searched per device.
+    """`water_fill` for every device: capacity (D,), the rest (P,).
 
-    What a device has handed out at a level is piecewise linear in it and bends only where a placement meets a bound:
-    it begins to rise with its weight at guarantee / weight and stops at ceiling / weight. Walking a device's bends in
-    order gives the stretch in which its capacity is met; there the level follows exactly.
+    By variable fixing (Bitran and Hax, Management Science 27, 1981) instead of a search for the level: divide what is
+    left by weight among those still open. Where guarantees then take more than ceilings give back, the level will fall,
+    so whoever is below a guarantee ends there; where they take less, it will rise, so whoever is above a ceiling ends
+    there; where neither, everybody is done. Each round ends somebody on every device that is still open.
     """
-    if device.size == 0:
-        return np.zeros(0)
     n = capacity.size
-    capacity = np.maximum(capacity, 0.0)
+    left = np.maximum(capacity, 0.0)
     promised = np.bincount(device, guarantee, n)
-    scale = np.divide(capacity, promised, out=np.ones(n), where=promised > capacity)
-    guarantee = guarantee * scale[device]
-    promised = np.minimum(promised, capacity)
+    guarantee = guarantee * np.divide(left, promised, out=np.ones(n), where=promised > left)[device]
     ceiling = np.maximum(ceiling, guarantee)
-
-    where = np.concatenate([device, device])
-    bends = np.concatenate([guarantee / weight, ceiling / weight])
-    order = np.lexsort((bends, where))
-    where, bends = where[order], bends[order]
-    slope = np.cumsum(np.concatenate([weight, -weight])[order])  # returns to 0 at the end of each device
-
-    last = np.append(where[1:] != where[:-1], True)
-    rise = np.where(last, 0.0, slope * np.diff(bends, append=bends[-1]))
-    climbed = np.cumsum(rise) - rise  # before each bend, over all devices so far
-    first = np.flatnonzero(np.append(True, last[:-1]))
-    used = where[first]
-    before = np.zeros(n)
-    before[used] = climbed[first]
-    handed = promised[where] + climbed - before[where]  # by its device when the level reaches this bend
-
-    reached = np.bincount(where, handed <= capacity[where], n).astype(np.int64)  # bends passed, at least one
-    stretch = first + np.maximum(reached[used], 1) - 1
-    level = np.full(n, np.inf)
-    part = ~last[stretch] & (slope[stretch] > 0)
-    at = stretch[part]
-    level[used[part]] = bends[at] + (capacity[where[at]] - handed[at]) / slope[at]
-    return np.clip(level[device] * weight, guarantee, ceiling)
+    shares = ceiling.copy()  # they stay where all that can be used is there
+    open_ = np.flatnonzero((np.bincount(device, ceiling, n) > left)[device])
+    while open_.size:
+        at, share = device[open_], weight[open_]
+        share = share * (left[at] / np.bincount(at, share, n)[at])
+        bounded = np.clip(share, guarantee[open_], ceiling[open_])
+        missing = bounded - share
+        balance = np.bincount(at, missing, n)[at]
+        ended = (balance == 0.0) | (np.sign(missing) == np.sign(balance))
+        shares[open_] = bounded
+        left -= np.bincount(at[ended], bounded[ended], n)
+        open_ = open_[~ended]
+    return shares
