@@ -36,7 +36,7 @@ async def admit(broker: Broker, session: Session, body: Admit) -> Admission:
     if not math.isfinite(body.wait_s) or body.wait_s < 0:
         raise BadDemand(f"wait_s: {body.wait_s!r} is not usable; it must be at least 0.")
     session.cooperative = True
-    ready = at_once(session)
+    ready = at_once(session) or none_known(broker, session)
     if not ready:
         now = broker.clock()
         session.gated, session.asked_at = True, now
@@ -54,6 +54,12 @@ def at_once(session: Session) -> bool:
     if session.parked or session.doing is not None:
         return False
     return session.owns or ((not session.wants or bool(session.refused)) and not session.gated)
+
+
+def none_known(broker: Broker, session: Session) -> bool:
+    """Its server has spoken and no device can be read (a broken driver): the cell runs without one (rule 12)."""
+    holds = session.placements or session.parked or session.doing is not None
+    return not holds and bool(broker.cluster.servers) and not broker.cluster.devices
 
 
 def let_in(session: Session) -> bool:

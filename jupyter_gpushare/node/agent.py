@@ -88,6 +88,15 @@ class Agent:
 
     # --- its life ---
 
+    async def nothing_here(self, timeout_s: float) -> bool:
+        """Begins to read the devices: whether the first sample says, in time, that this machine has none.
+
+        A driver that fails, or takes longer, may still have some. Then `start`; else `stop`.
+        """
+        self._sampler.start()
+        first = await off_loop(self._sampler.first, timeout_s)
+        return first is not None and first.nothing
+
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._declared is not None:  # simulated devices begin anew; the processes did not
@@ -102,10 +111,9 @@ class Agent:
     async def stop(self) -> None:
         """Returns within two seconds, whatever the driver does. Processes and their memory stay as they are."""
         task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        await asyncio.wait([task])
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
         await off_loop(self._sampler.close)
 
     async def _run(self) -> None:

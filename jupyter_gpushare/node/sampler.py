@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..model import Device
-from .backend import Backend, BackendAbsent
+from .backend import Backend, BackendAbsent, NothingHere
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,14 @@ class Reading:
     taken : instant at which that sample was asked for, None before the first
     trouble : why there is no newer one, None when all is well
     stuck : a call has not returned for longer than it may
+    nothing : the trouble is that this machine has no such devices
     """
 
     devices: tuple[Device, ...] = ()
     taken: float | None = None
     trouble: str | None = None
     stuck: bool = False
+    nothing: bool = False
 
 
 def pause_s(interval_s: float, failures: int) -> float:
@@ -70,7 +72,14 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="gpushare-sampler", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begins to sample, unless it did."""
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def first(self, timeout_s: float) -> Reading | None:
+        """What the first call said; None when it has not returned within `timeout_s`. Blocks."""
+        with self._changed:
+            return self._reading if self._changed.wait_for(lambda: self._ended > 0, timeout_s) else None
 
     def reading(self) -> Reading:
         """The last sample, at once, whatever the backend does."""
@@ -123,7 +132,7 @@ class Sampler:
         try:
             reading = Reading(self._backend.sample(), asked)
         except BackendAbsent as absent:
-            reading = self._troubled(str(absent))
+            reading = self._troubled(str(absent), nothing=isinstance(absent, NothingHere))
         except Exception as error:  # a driver's surprise must not end the sampling for good
             log.exception("Reading %s failed", self._backend.name)
             reading = self._troubled(f"Reading {self._backend.name} failed: {error}")
@@ -142,5 +151,5 @@ class Sampler:
             self._ended = self._begun
             self._changed.notify_all()
 
-    def _troubled(self, why: str) -> Reading:
-        return Reading(self._reading.devices, self._reading.taken, why)
+    def _troubled(self, why: str, *, nothing: bool = False) -> Reading:
+        return Reading(self._reading.devices, self._reading.taken, why, nothing=nothing)

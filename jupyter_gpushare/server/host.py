@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Heavy to import (numpy, SQLAlchemy, NVML): in a thread, while the server already answers.
 HEAVY = ("broker.broker", "broker.ledger", "broker.metrics", "bus.local", "node.agent", "node.simulated", "node.nvml")
+FIRST_LOOK_S = 1.0  # a driver that takes longer is there, and its devices are shown when it answers
 SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
 PACKAGE = __package__.rpartition(".")[0]
 
@@ -38,6 +39,7 @@ class Host:
             config, policy, user, folder, version, log,
         )  # fmt: skip
         self.broker: Broker | None = None
+        self._examining: asyncio.Future[object] | None = None
         self._ends = AsyncExitStack()
 
     async def start(self) -> None:
@@ -50,12 +52,21 @@ class Host:
         from ..bus.local import LocalBus
 
         bus = LocalBus()
-        ledger = await Ledger.open(self.config.ledger_url)
+        ledger = await Ledger.open(self.config.ledger_url, broker=self._name())
         self._ends.push_async_callback(ledger.close)
         agents = await loop.run_in_executor(None, self._agents, bus)
+        if self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
+            self.log.info("No GPU is lent: this machine has none.")
+            await agents.pop().stop()
         settings = self._settings(some_devices=bool(agents))
         self.broker = Broker(
-            bus, ledger, self.policy.frozen(datetime.now()), time.monotonic, settings, metrics=Metrics()
+            bus,
+            ledger,
+            self.policy.frozen(datetime.now()),
+            time.monotonic,
+            settings,
+            metrics=Metrics(),
+            doctor=self._doctor,
         )
         await self.broker.start()
         self._ends.push_async_callback(self.broker.stop)
@@ -103,9 +114,8 @@ class Host:
         )
 
     def _agents(self, bus: object) -> list[Agent]:
-        """One per simulated server, or one for this machine. Blocks: NVML is opened here."""
+        """One per simulated server, or one for this machine. Blocks a little: files are read."""
         from ..node.agent import Agent
-        from ..node.backend import BackendAbsent
         from ..node.inventory import parse_inventory
         from ..node.nvml import NvmlBackend
         from ..node.simulated import SimulatedBackend
@@ -131,17 +141,15 @@ class Host:
                 )
             return agents
         backend = NvmlBackend()
-        self._ends.callback(backend.close)
-        try:
-            backend.sample()
-        except BackendAbsent as absent:
-            if self.config.devices == "auto":
-                self.log.info("No GPU is lent: %s", absent)
-                return []
         pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)
         self._ends.callback(pool.close)
         name = self.config.server_name
         return [make(server=name, backend=backend, offered=pool.why_not, journal=self._journal(name))]
+
+    def _name(self) -> str:
+        """Keeps brokers on one database apart. Whoever takes this one's place has the same: it meets in this folder."""
+        kind = "simulated" if self.config.devices == "simulated" else "real"
+        return f"{kind}:{self.folder or self.user}"
 
     def _salt(self) -> str:
         return str(self.folder or self.user)
@@ -151,6 +159,15 @@ class Host:
 
     def _journal(self, server: str) -> Path | None:
         return self._place(f"agent-{server}.json")
+
+    async def _doctor(self) -> object:
+        """The findings of one examination at a time, however many ask for it."""
+        if self._examining is None or self._examining.done():
+            from .. import doctor
+            from ..node.commands import off_loop
+
+            self._examining = asyncio.ensure_future(off_loop(doctor.run))
+        return await asyncio.shield(self._examining)
 
     async def _keep_schedule(self, broker: Broker) -> None:
         while True:
