@@ -68,6 +68,11 @@ def refusal(state: State, session: int) -> str | None:
     large = have.server[allowed[~small]]
     if large.size == 0 or np.bincount(large).max() < count:
         return "memory_too_large"
+    if state.hosts is not None:
+        server = have.server[allowed]
+        short = state.hosts.cpus[server] < asks.cpus[session]
+        if (short | (state.hosts.memory[server] < asks.host_memory[session])).all():
+            return "host_too_small"
     return None
 
 
@@ -83,6 +88,10 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     if np.isnan(asks.memory[session]):  # nobody else's memory is at stake where nobody is
         open_ |= alone & np.isnan(limit) & (draft.ahead[devices] == 0)
     open_ &= have.offered[devices] & (room.closed[devices] < 0.5)
+    if state.hosts is not None:
+        server = have.server[devices]
+        open_ &= ~(room.cpus[server] < asks.cpus[session] - EPS)
+        open_ &= ~(room.host_memory[server] < asks.host_memory[session] - SLACK)
     single = have.single[devices]
     open_ &= ~single | (alone & ~unmanaged)
     if asks.exclusive[session]:
@@ -234,9 +243,7 @@ def _admit_holder(draft: Draft, session: int) -> None:
     draft.bursting[session] = True
     draft.settle(session)
     devices = draft.uuids(draft.devices(session))
-    draft.grant(
-        session, Place(session=draft.state.sessions.id[session], why="guarantee", devices=devices, lease=True)
-    )
+    draft.grant(session, Place(session=draft.state.sessions.id[session], why="guarantee", devices=devices, lease=True))
 
 
 def _resume(draft: Draft, session: int, devices: Ints) -> None:
