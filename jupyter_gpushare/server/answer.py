@@ -16,6 +16,8 @@ from .sse import heartbeaten
 def refuse(handler: web.RequestHandler, error: GPUShareError) -> None:
     """The one translation of our errors into HTTP."""
     handler.set_status(error.status)
+    if error.status == 503:
+        handler.set_header("Retry-After", "1")
     _json(handler, {"message": str(error), "reason": error.reason})
 
 

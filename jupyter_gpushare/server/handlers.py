@@ -58,6 +58,13 @@ class GPUShareHandler(APIHandler):
     async def put(self, path: str) -> None:
         await self.answer(path)
 
+    def _log(self) -> None:
+        """A broker that is away is told in the panel; an error with its headers for every look would bury the log."""
+        if self.get_status() == 503:
+            self.log.debug("503 %s %s: no GPU service yet", self.request.method, self.request.path)
+        else:
+            super()._log()
+
     def caller(self) -> Caller:
         """Whoever may use this server is its owner; where the broker runs here, its admin too."""
         if self.session is not None:
@@ -66,6 +73,8 @@ class GPUShareHandler(APIHandler):
 
     async def answer(self, path: str) -> None:
         try:
+            if self.request.method == "GET":
+                self.rooms.link.check()
             if path == "events":
                 await send_stream(self, self.rooms.link, self.caller())
             else:

@@ -60,6 +60,11 @@ class Link:
     async def ready(self) -> None:
         await self._found.wait()
 
+    def check(self) -> None:
+        """Raises Unavailable at once where there is no broker now: for who looks, and looks again by itself."""
+        if not self._found.is_set():
+            raise Unavailable("The GPU service is starting; ask again in a moment.", reason="starting")
+
     async def call(
         self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
     ) -> Reply:
