@@ -45,13 +45,15 @@ class Channel:
         import ssl
         from urllib.parse import urlsplit
 
-        address = urlsplit(f"{self.url}/{path}")
+        address, who = urlsplit(f"{self.url}/{path}"), {}
         try:
             if address.scheme == "https":
                 context = ssl.create_default_context(cafile=self._cafile)
                 connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                     address.netloc, timeout=timeout, context=context
                 )
+            elif address.scheme == "http+unix":
+                connection, who = _over_socket(address.netloc, self.session, timeout)
             else:
                 connection = http.client.HTTPConnection(address.netloc, timeout=timeout)
             try:
@@ -59,7 +61,7 @@ class Channel:
                     method,
                     f"{address.path}?{address.query}" if address.query else address.path,
                     None if body is None else json.dumps(body),
-                    {"Authorization": f"gpushare {self._token}", "Content-Type": "application/json"},
+                    {"Authorization": f"gpushare {self._token}", "Content-Type": "application/json", **who},
                 )
                 answer = connection.getresponse()
                 text = answer.read(BODY_MAX)
@@ -68,6 +70,31 @@ class Channel:
             return answer.status, json.loads(text) if text else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(f"The GPU service does not answer ({error}). Your work is untouched.") from error
+
+
+def _over_socket(netloc: str, session: str, timeout: float) -> tuple[Any, dict[str, str]]:
+    """A connection to `user@<quoted path of a Unix socket>`, and the header that says who asks there.
+
+    Kernels of a script have no server whose capability they could show: the socket is open to its own OS user only.
+    """
+    import http.client
+    import socket
+    from urllib.parse import unquote
+
+    user, _, place = netloc.rpartition("@")
+    folder, name = os.path.split(unquote(place))
+    connection = http.client.HTTPConnection("broker", timeout=timeout)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(timeout)
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)  # its whole path may be longer than an address can be
+    try:
+        connection.sock.connect(f"/proc/self/fd/{opened}/{name}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(opened)
+    return connection, {"X-GPUShare-Caller": json.dumps({"user": unquote(user), "role": "kernel", "session": session})}
 
 
 CHANGING = ("request", "release", "park", "resume")  # the gate may say something else afterwards

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, Literal, TypeVar
+from urllib.parse import quote
 
 from jupyter_core.application import JupyterApp
 from traitlets import TraitError
@@ -99,4 +100,20 @@ def _made(log: logging.Logger) -> ThreadDesk | None:
         return None
     if share.devices == "off":
         return None
-    return ThreadDesk(Rooms(share, policy, log=log, url=lambda: None))
+    rooms = Rooms(share, policy, log=log, url=lambda: socket_url(rooms))
+    return ThreadDesk(rooms)
+
+
+def socket_url(rooms: Rooms) -> str | None:
+    """Where a script's kernels reach the user's broker: its socket. None where there is none to reach.
+
+    ``http+unix://<user>@<quoted path>/api/v1``, read by kernel/client.py.
+    """
+    named = rooms.config.broker_url
+    if named.startswith("unix://"):
+        path = named.removeprefix("unix://")
+    elif named or rooms.folder is None:
+        return None
+    else:
+        path = str(rooms.folder / "broker.sock")
+    return f"http+unix://{quote(rooms.user, safe='')}@{quote(path, safe='')}/api/v1"

@@ -91,4 +91,4 @@ def test_a_script_without_a_jupyter_server_gets_its_place_too(tmp_path):
     assert done.returncode == 0, done.stderr
     variables = json.loads(done.stdout)
     assert variables["CUDA_VISIBLE_DEVICES"].startswith("GPU-")
-    assert "GPUSHARE_TOKEN" not in variables  # there is no server that the kernel could ask
+    assert variables["GPUSHARE_URL"].startswith("http+unix://")
