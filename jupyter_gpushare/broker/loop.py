@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ROUNDS = 8  # what a decision frees is granted by the next round; the next turn goes on where these end
+QUIET_TICKS = 4  # ticks between two looks at the time rules while all sessions rest
 FAILING = "Decisions stopped because of an error of the broker's own; its log has it. Running kernels are untouched."
 
 
@@ -32,9 +33,12 @@ async def run(broker: Broker) -> None:
 
 
 def wait_s(broker: Broker, now: float) -> float:
-    """Until the tick, or the earliest notice that falls due before it."""
-    due = [s.warned_until - now for s in broker.cluster.sessions.values() if s.live and s.warned_until is not None]
-    return max(0.02, min([broker.settings.tick_s, *(left for left in due if left > 0)]))
+    """Until the tick, or the earliest notice that falls due before it; longer where nobody computes, waits or moves."""
+    live = [session for session in broker.cluster.sessions.values() if session.live]
+    due = [s.warned_until - now for s in live if s.warned_until is not None]
+    busy = any(s.burst or s.gated or s.wants_back or s.doing or s.opening or s.waiting_since is not None for s in live)
+    tick_s = broker.settings.tick_s * (1 if busy else QUIET_TICKS)
+    return max(0.02, min([tick_s, *(left for left in due if left > 0)]))
 
 
 def turn(broker: Broker) -> None:
