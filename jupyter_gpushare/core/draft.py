@@ -141,7 +141,12 @@ class Draft:
         asks, room = self.state.sessions, self.room
         guarantee = float(asks.guarantee[session])
         here = not self.parked[session]
-        for row in self.rows(session).tolist():
+        rows = self.rows(session)
+        if self.state.hosts is not None and rows.size:  # its kernel runs there, parked or not
+            server = self.state.devices.server[self.device[rows[0]]]
+            room.cpus[server] -= sign * np.nan_to_num(asks.cpus[session])
+            room.host_memory[server] -= sign * np.nan_to_num(asks.host_memory[session])
+        for row in rows.tolist():
             device = int(self.device[row])
             lease = here and bool(self.lease[row])
             context = here and bool(asks.context[session])

@@ -9,6 +9,7 @@ import numpy as np
 from .draft import Draft
 from .fragmentation import gradient
 from .outlook import by_best, neutral
+from .packing import displaced, keeps, watts
 from .policy import Policy
 from .room import need_of
 from .state import BURSTY, LONG, SHORT, Floats, Ints, State
@@ -56,10 +57,14 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
     values = np.empty((len(TERMS), devices.size))
     values[COMPUTE] = neutral(by_best(outlook.delivered[at] * idle))
     values[DATA] = neutral(by_best(have.bandwidth_gb_s[at] * free_memory * _kept(state, session, transfer_s)))
-    values[FRAGMENTATION] = -gradient(1.0 - expected, free_memory, guarantee, need, outlook.unmet)
+    keeping = keeps(state, session, policy)
+    if keeping:
+        values[FRAGMENTATION] = -displaced(draft, session, devices)
+    else:
+        values[FRAGMENTATION] = -gradient(1.0 - expected, free_memory, guarantee, need, outlook.unmet)
     values[LOCALITY] = transfer_s == 0.0
     values[THERMAL] = outlook.thermal[at]
-    values[ENERGY] = outlook.energy[at]
+    values[ENERGY] = watts(draft, session, devices) if keeping else outlook.energy[at]
     values[STABILITY] = outlook.stability[at]
 
     weights = _weights(state, session, policy)

@@ -40,4 +40,7 @@ class Policy:
     window_s: float = 30.0
     half_life_s: float = 86400.0
     weights: Weights = field(default_factory=Weights)
+    packing: Literal["fill", "gradient"] = (
+        "fill"  # how demands that keep what they get are packed (docs/decisions/0010)
+    )
     seed: int = 0  # settles ties that nothing else settles

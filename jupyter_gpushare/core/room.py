@@ -31,6 +31,7 @@ class Room:
     placed : (D,) how many sessions are placed there
     closed : (D,) how many exclusive leases
     capacity : (D,) bytes that sessions may use: total - unaccounted, NaN unknown
+    cpus, host_memory : (V,) what is free of each server's, NaN not counted; empty in a state without hosts
     """
 
     committed: Floats
@@ -41,6 +42,8 @@ class Room:
     placed: Floats
     closed: Floats
     capacity: Floats
+    cpus: Floats
+    host_memory: Floats
 
 
 def capacity(state: State) -> Floats:
@@ -85,6 +88,8 @@ def room_of(state: State) -> Room:
         placed=total(here),
         closed=total(lease & sessions.exclusive[rows]),
         capacity=limits,
+        cpus=np.zeros(0) if state.hosts is None else state.hosts.cpus_free.copy(),
+        host_memory=np.zeros(0) if state.hosts is None else state.hosts.memory_free.copy(),
     )
 
 

@@ -7,12 +7,13 @@ Times are seconds of one monotonic clock, the same that `decide` is given as `no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model import HORIZONS, STATES
+from .mix import Mix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -105,6 +106,8 @@ class Sessions:
     warned_until : (S,) when the warned rung falls due; NaN: not warned
     gaps : (S, G) its last gaps between bursts in seconds, NaN padded
     parked_bytes : (S,) bytes in host memory; 0: not parked
+    cpus, host_memory : (S,) CPUs and bytes it needs of its server, NaN where it names none; may be empty in a state
+        without `hosts`
     """
 
     id: tuple[str, ...]
@@ -135,6 +138,8 @@ class Sessions:
     warned_until: Floats
     gaps: Floats
     parked_bytes: Floats
+    cpus: Floats = field(default_factory=lambda: np.zeros(0))
+    host_memory: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +188,25 @@ class Users:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Hosts:
+    """Row v is server v: what it has beside its devices. NaN: not counted, so it limits nobody.
+
+    Attributes
+    ----------
+    cpus, memory : (V,) CPUs and bytes that sessions may use in all
+    cpus_free, memory_free : (V,) what those placed there leave
+    processor_cpus, processor_w : (V,) CPUs that come out of idling together, and the watts that costs
+    """
+
+    cpus: Floats
+    memory: Floats
+    cpus_free: Floats
+    memory_free: Floats
+    processor_cpus: Floats
+    processor_w: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class State:
     """All that `decide` looks at.
 
@@ -192,6 +216,8 @@ class State:
     allowed : (A, D) bool, distinct sets of devices that constraints and pools leave
     transfer_s : (N, V) seconds to bring what a session depends on to server v; 0 where it already lies;
         NaN where its size is unknown
+    hosts : CPUs and memory of the servers, None where nobody counts them
+    mix : what typically comes, None where nobody keeps count
     """
 
     devices: Devices
@@ -202,6 +228,8 @@ class State:
     models: tuple[str, ...]
     allowed: Bools
     transfer_s: Floats
+    hosts: Hosts | None = None
+    mix: Mix | None = None
 
 
 def row_of(names: tuple[str, ...], name: str) -> int:
