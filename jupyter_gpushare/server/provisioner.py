@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .activity import Activity
     from .desk import Desk
 
+FAILED_S = 4.5  # a process that ends by itself sooner never was a kernel; the restarter looks every 3 s
 GONE_LOOK_S = 0.2  # between two looks whether the client that waits for its kernel is still there
 
 
@@ -39,6 +41,8 @@ class GPUShareProvisioner(LocalProvisioner):
     _binding: Binding | None = None
     _activity: Activity | None = None
     _dead_watched: bool = False
+    _launched_at: float | None = None  # its present process; None: it was asked to end, or has been seen to
+    _failed: bool = False  # that process ended by itself as soon as it was launched
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -128,6 +132,7 @@ class GPUShareProvisioner(LocalProvisioner):
 
     async def post_launch(self, **kwargs: Any) -> None:
         await super().post_launch(**kwargs)
+        self._launched_at, self._failed = time.monotonic(), False
         if self._desk is not None and self.pid is not None:
             self._watch(self._desk)
             await self._desk.started(self.kernel_id, self.pid)
@@ -151,11 +156,33 @@ class GPUShareProvisioner(LocalProvisioner):
 
     # --- its end ----------------------------------------------------------------------------------------------
 
+    async def poll(self) -> int | None:
+        code = await super().poll()
+        if code is not None and self._launched_at is not None:
+            self._failed = time.monotonic() - self._launched_at < FAILED_S
+            self._launched_at = None
+        return code
+
+    async def shutdown_requested(self, restart: bool = False) -> None:
+        self._launched_at = None
+        await super().shutdown_requested(restart=restart)
+
+    async def kill(self, restart: bool = False) -> None:
+        self._launched_at = None
+        await super().kill(restart=restart)
+
+    async def terminate(self, restart: bool = False) -> None:
+        self._launched_at = None
+        await super().terminate(restart=restart)
+
     async def cleanup(self, restart: bool = False) -> None:
-        """The only call that says the truth about a restart; `kill` and `terminate` prove nothing."""
+        """The only call that says the truth about a restart; `kill` and `terminate` prove nothing.
+
+        A launch that failed holds nothing for the tries that follow: each of them asks anew, behind those who wait.
+        """
         self._unwatch()
         await super().cleanup(restart=restart)
-        if not restart:
+        if not restart or self._failed:
             await self._ended("cleanup")
 
     async def _ended(self, why: Any) -> None:
