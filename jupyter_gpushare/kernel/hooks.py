@@ -196,19 +196,20 @@ class Kernel:
     # --- the thread ---
 
     def _attend(self) -> None:
-        """Says hello, then looks for trim requests once a second; they wait until no cell runs."""
-        from .release import release_caches
+        """Says hello, and looks for trim requests once a second; they wait until no cell runs.
 
+        Not at once: what speaking to the service imports would compete with the kernel that is about to be ready.
+        """
         seen, greeted, pause_s, next_hello = self._gate.trims, False, WATCH_S, self._clock()
-        while True:
+        while not self._ended.wait(WATCH_S):
             if not greeted and self._clock() >= next_hello:
                 greeted = self._greet(True)
                 next_hello, pause_s = self._clock() + pause_s, min(2 * pause_s, HELLO_MAX_S)
             if self._gate.trims != seen and self._depth == 0:
+                from .release import release_caches
+
                 seen = self._gate.trims
                 release_caches()
-            if self._ended.wait(WATCH_S):
-                break
         self._greet(False)
         self._gate.close()
 
