@@ -1,0 +1,59 @@
+"""Starts that wait for whole devices over real HTTP: three at a time, one ticket per notebook."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from jupyter_gpushare.demo.servers import DemoFailed, serving
+
+OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
+SETTINGS = {
+    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "GPUShare": {"simulated_inventory": "1x1xA100", "start_wait_s": 60, "default_gpus": 1, "default_exclusive": True},
+}
+
+
+def start(server, path: str):
+    body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+    return server.ask("POST", "api/sessions", body, timeout_s=90)["kernel"]["id"]
+
+
+def waits_until_the_end(server, path: str) -> None:
+    with pytest.raises(DemoFailed, match="stopping"):
+        start(server, path)
+
+
+def until(what, timeout_s: float = 30.0):
+    deadline = time.monotonic() + timeout_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.1)
+    return found
+
+
+def test_three_starts_wait_and_a_fourth_starts_without_a_gpu_and_keeps_its_place(tmp_path):
+    with serving("alice", tmp_path, lab=False, settings=SETTINGS) as server:
+        start(server, "holder.ipynb")
+        waiting = []
+        for number in range(3):
+            thread = threading.Thread(target=waits_until_the_end, args=(server, f"{number}.ipynb"), daemon=True)
+            thread.start()
+            waiting.append(thread)
+            until(lambda count=number + 1: server.gpu("GET", "status")["summary"]["waiting"] == count)
+
+        asked = time.monotonic()
+        fourth = start(server, "fourth.ipynb")
+        took = time.monotonic() - asked
+
+        session = server.gpu("GET", f"sessions/{fourth}")
+        assert took < 15
+        assert session["devices"] == []
+        assert session["queue_position"] == 4
+        assert all(thread.is_alive() for thread in waiting)
+        server.process.terminate()
+        server.process.wait(10)
+        for thread in waiting:
+            thread.join(5)
