@@ -107,8 +107,10 @@ def serving(
             "ledger_url": f"sqlite:///{folder / 'ledger.sqlite'}",
         },
         "Policy": dict(POLICY),
-        "LabApp": {"news_url": None, "check_for_updates_class": "jupyterlab.NeverCheckForUpdate"},
     }
+    quiet = config / "lab-settings" / "@jupyterlab" / "apputils-extension"
+    quiet.mkdir(parents=True, exist_ok=True)
+    (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
     if not managed:
         wanted["ServerApp"] = {"jpserver_extensions": {"jupyter_gpushare": False}}
     for section, values in settings.items():

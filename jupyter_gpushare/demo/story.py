@@ -117,9 +117,10 @@ def _open_three(alice: Server, bob: Server, see: See) -> tuple[Notebook, Noteboo
     train, features = Notebook(alice, "train.ipynb"), Notebook(alice, "features.ipynb")
     explore = Notebook(bob, "explore.ipynb")
     for notebook in (train, features, explore):
-        notebook.until("starts at once and is bound", "bound", "active", "idle")
-        notebook.run(USE)
+        notebook.until("starts at once and is bound", "bound")
     see("bound", "Three kernels of two users started at once; each is bound to a GPU and holds nothing yet.")
+    for notebook in (train, features, explore):
+        notebook.run(USE)
     return train, features, explore
 
 
@@ -178,8 +179,8 @@ def _idle_is_parked_and_comes_back(features: Notebook, explore: Notebook, events
     explore.until("waits for 60 GiB on the A100", "waiting")
     settings_due = time.monotonic() + 12.0  # idle_after_s + warn_before_s and as much again
     while time.monotonic() < settings_due:
-        if (state := features.session()["state"]) != "idle":
-            raise DemoFailed(f"a pinned notebook was taken: features is {state}")
+        if (pinned := features.session())["state"] != "idle":
+            raise DemoFailed(f"a pinned, idle notebook did not stay so: {pinned}")
         time.sleep(0.5)
     see("pinned", "explore waits for 60 GiB; features idles with 50 GiB, but is pinned: nothing was taken for 12 s.")
     features.act("unpin")

@@ -19,6 +19,16 @@ FLAGS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def jp_asyncio_loop() -> None:
+    """None of pytest-jupyter's: Playwright runs a loop of its own, and the servers here are processes."""
+
+
+@pytest.fixture(autouse=True)
+def jp_server_cleanup() -> None:
+    """Nothing to clean: no server runs in this process."""
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
