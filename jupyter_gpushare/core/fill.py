@@ -29,7 +29,7 @@ class Streams:
     Nobody asks for CPUs or memory where those of the servers are not `counted`.
     """
 
-    __slots__ = ("cpus", "gangs", "memory", "mix", "needs", "share", "shapes", "whole")
+    __slots__ = ("cpus", "gangs", "memory", "mix", "shapes", "share", "whole")
 
     def __init__(self, mix: Mix, *, counted: bool) -> None:
         self.mix = mix

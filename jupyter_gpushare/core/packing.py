@@ -3,7 +3,7 @@
 ``dW + price x share + slots + RESIDUAL x left on the device``, in devices:
 
 - *dW*: how much more of the server typical demands would leave unused afterwards than before (`fill.py`);
-- *price* of its model: demand that can go nowhere else, for twice the idle room, over that model's idle room, at most 1;
+- *price* of its model: what will be asked of it alone while AHEAD x the idle room is asked for, over its idle room;
 - *slots*: room for n whole devices on one server that it breaks up, by how short such room is;
 - what stays free on the chosen devices settles what is equal so far.
 
@@ -13,6 +13,7 @@ Why this and not a fragmentation gradient: docs/decisions/0010-packing-score.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,20 +61,18 @@ def displaced(draft: Draft, session: int, devices: Ints) -> Floats:
     count, share = int(state.sessions.count[session]), milli(float(state.sessions.guarantee[session]))
     cpus, memory = _host_needs(state, session)
     free, slot = _free(draft)
-    rank = np.argsort(np.argsort(-free, axis=1, kind="stable"), axis=1, kind="stable")
-    vector = _vectors(state, draft.room, free)
-    cost = _table(mix, vector, count, share, cpus, memory, counted=state.hosts is not None)
+    vector, at = _vectors(state, draft.room, free)
+    cost = np.zeros(free.shape)
+    known = _table(mix, vector, count, share, cpus, memory, counted=state.hosts is not None)
+    np.put_along_axis(cost, at, known, axis=1)
 
-    server, at = state.devices.server[devices], slot[devices]
-    level = free[server, at]
+    server = state.devices.server[devices]
+    level = free[server, slot[devices]]
     idle = np.bincount(vector[:, 0], free.sum(axis=1), len(state.models)).astype(np.float64)
     each = share * prices(mix, idle)[state.devices.model[devices]]
     residual = RESIDUAL * (level - share)
     whole = np.where(level == MILLI, _broken(mix, free, count, float(idle.sum()))[server], 0.0)
-    return np.asarray(
-        (cost[server, np.minimum(rank[server, at], cost.shape[1] - 1)] / count + each + residual + whole / count)
-        / MILLI
-    )
+    return np.asarray(((cost[server, slot[devices]] + whole) / count + each + residual) / MILLI)
 
 
 def watts(draft: Draft, session: int, devices: Ints) -> Floats:
@@ -108,7 +107,7 @@ def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int |
         return None
     free, _ = _free(draft)
     needs = int(np.ceil(cpus / CPU_UNIT)), int(np.ceil(host_memory / MEMORY_UNIT))
-    cost = _table(mix, _vectors(state, room, free), 0, 0, *needs, counted=True)[:, 0] / MILLI
+    cost = _table(mix, _vectors(state, room, free)[0], 0, 0, *needs, counted=True)[:, 0] / MILLI
     more = np.nan_to_num(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
     if more > 0:
         cost = cost + policy.weights.energy * _processor_w(state, room, cpus) / more * free.mean() / MILLI
@@ -182,16 +181,27 @@ def _free(draft: Draft) -> tuple[Ints, Ints]:
     return free, slot
 
 
-def _vectors(state: State, room: Room, free: Ints) -> Ints:
-    """(V, 1 + G + 2) each server's model, its emptiest devices, and its CPUs and memory in steps."""
-    servers, have = len(state.servers), state.devices
-    model = np.zeros(servers, np.int64)
+def _vectors(state: State, room: Room, free: Ints) -> tuple[Ints, Ints]:
+    """(V, 1 + G + 2) each server's model, its emptiest devices, and its CPUs and memory in steps; (V, G) the columns
+    of those devices in `free`."""
+    have, width = state.devices, free.shape[1]
+    model = np.zeros(free.shape[0], np.int64)
     model[have.server[::-1]] = have.model[::-1]  # of the server's first device
-    columns = [model[:, None], -np.sort(-free, axis=1)[:, :SLOTS]]
-    for value, unit, step in ((room.cpus, CPU_UNIT, CPU_STEP), (room.host_memory, MEMORY_UNIT, MEMORY_STEP)):
-        amount = np.clip(np.nan_to_num(value / unit, nan=MANY), 0, MANY).astype(np.int64)
-        columns.append(np.where(amount < MANY, amount // step * step, MANY)[:, None])
-    return np.concatenate(columns, axis=1)
+    ranked = np.sort(free * width + np.arange(width), axis=1)[:, : -SLOTS - 1 : -1]
+    vector = np.empty((free.shape[0], ranked.shape[1] + 3), np.int64)
+    vector[:, 0] = model
+    vector[:, 1:-2] = ranked // width
+    vector[:, -2] = _steps(room.cpus, CPU_UNIT, CPU_STEP)
+    vector[:, -1] = _steps(room.host_memory, MEMORY_UNIT, MEMORY_STEP)
+    return vector, ranked % width
+
+
+def _steps(free: Floats, unit: float, step: int) -> Ints | int:
+    """(V,) what is free in units of fill.py, rounded down to steps; MANY where it is not counted."""
+    if free.size == 0:
+        return MANY
+    amount = np.floor(free / unit + 1e-6)
+    return np.where(amount < MANY, amount // step * step, MANY).astype(np.int64)  # NaN is not less
 
 
 def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: int, memory: int, *, counted: bool) -> Floats:
@@ -209,30 +219,29 @@ def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: int, memory: in
 
 def _costs(mix: Mix, vector: Ints, count: int, share: int, cpus: int, memory: int, *, counted: bool) -> Floats:
     """(R, G) dW for servers of these free vectors; 0 where it does not fit."""
-    kinds, kind = np.unique(vector, axis=0, return_inverse=True)
+    kind = {key: index for index, key in enumerate(dict.fromkeys(_keys(vector)))}
+    kinds = _vectors_of(kind, vector)
     free = kinds[:, 1:-2]
-    fits = np.repeat((kinds[:, [-2]] >= cpus) & (kinds[:, [-1]] >= memory), free.shape[1], axis=1)
-    if count:
-        fits &= (free >= share) & ((free >= share).sum(axis=1, keepdims=True) >= count)
-    first = fits & np.append(np.ones((len(kinds), 1), np.bool_), free[:, 1:] != free[:, :-1], axis=1)
-    if count != 1:
-        first &= np.cumsum(first, axis=1) == 1  # one way only: none, or the empty ones
+    usable = free >= share
+    first = usable & ((kinds[:, -2] >= cpus) & (kinds[:, -1] >= memory) & (usable.sum(axis=1) >= count))[:, None]
+    first[:, 1:] &= (free[:, 1:] != free[:, :-1]) & (count == 1)  # of several there is one way, of equal devices too
     row, rank = np.nonzero(first)
     after = kinds[row]
     if count == 1:
         after[np.arange(row.size), 1 + rank] -= share
-    elif count:
-        after[:, 1 : 1 + count] = 0
-    after[:, 1:-2] = -np.sort(-after[:, 1:-2], axis=1)
+        after[:, 1:-2] = -np.sort(-after[:, 1:-2], axis=1)
+    else:  # the empty ones are in front
+        after[:, 1:-2] = np.roll(np.where(np.arange(free.shape[1]) < count, 0, after[:, 1:-2]), -count, axis=1)
     for column, need, step in ((-2, cpus, CPU_STEP), (-1, memory, MEMORY_STEP)):
         amount = after[:, column]
         after[:, column] = np.where(amount < MANY, np.maximum(amount - need, 0) // step * step, MANY)
-    before = _left(mix, kinds[np.unique(row)], counted=counted)
-    gain = _left(mix, after, counted=counted) - before[np.unique(row, return_inverse=True)[1]]
     cost = np.zeros(free.shape)
-    cost[row, rank] = gain
+    fits = np.flatnonzero(first.any(axis=1))
+    before = np.zeros(len(kinds))
+    before[fits] = _left(mix, kinds[fits], counted=counted)
+    cost[row, rank] = _left(mix, after, counted=counted) - before[row]
     ranks = np.maximum.accumulate(np.where(first, np.arange(free.shape[1]), 0), axis=1)  # equals share their cost
-    return np.take_along_axis(cost, ranks, axis=1)[kind.ravel()]
+    return np.take_along_axis(cost, ranks, axis=1)[[kind[key] for key in _keys(vector)]]
 
 
 def _left(mix: Mix, vectors: Ints, *, counted: bool) -> Floats:
@@ -240,18 +249,32 @@ def _left(mix: Mix, vectors: Ints, *, counted: bool) -> Floats:
     known = mix.known.setdefault(("left", counted), {})
     if len(known) > REMEMBERED:
         known.clear()
-    keys = [vector.tobytes() for vector in vectors]
-    new = list(dict.fromkeys(key for key in keys if key not in known))
+    keys = _keys(vectors)
+    new = [key for key in dict.fromkeys(keys) if key not in known]
     if new:
         streams = mix.known.get(("streams", counted))
         if streams is None:
             streams = mix.known["streams", counted] = Streams(mix, counted=counted)
-        wanted = np.frombuffer(b"".join(new), dtype=vectors.dtype).reshape(len(new), -1)
+        wanted = _vectors_of(new, vectors)
         for start in range(0, len(new), BATCH):
             part = wanted[start : start + BATCH]
             values = left(streams, part[:, 0], part[:, 1:-2], part[:, -2], part[:, -1])
             known.update(zip(new[start : start + BATCH], values.tolist(), strict=True))
     return np.array([known[key] for key in keys])
+
+
+def _keys(vectors: Ints) -> list[bytes]:
+    """Each row as bytes."""
+    if vectors.size == 0:
+        return []
+    whole_row = np.dtype((np.void, vectors.itemsize * vectors.shape[1]))
+    keys: list[bytes] = np.ascontiguousarray(vectors).view(whole_row).ravel().tolist()
+    return keys
+
+
+def _vectors_of(keys: Iterable[bytes], like: Ints) -> Ints:
+    """The rows behind the keys."""
+    return np.frombuffer(b"".join(keys), dtype=like.dtype).reshape(-1, like.shape[1])
 
 
 def _host_needs(state: State, session: int) -> tuple[int, int]:

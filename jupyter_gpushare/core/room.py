@@ -76,15 +76,17 @@ def room_of(state: State) -> Room:
     uses = sessions.context[rows] & here | lease & (sessions.bursting[rows] | (sessions.state[rows] == RESUMING))
     charge = np.where(uses, np.fmax(placements.memory_used, need), 0.0)
 
+    promised = state.devices.promised if state.devices.promised.size else np.zeros(size)
+
     def total(weights: Floats | Bools) -> Floats:
         return sum_at(device, weights, size)
 
     return Room(
-        committed=total(guarantee * (lease & ~placements.borrowed)),
-        bursting=total(guarantee * (lease & sessions.bursting[rows])),
-        expected=total(guarantee),
+        committed=promised + total(guarantee * (lease & ~placements.borrowed)),
+        bursting=promised + total(guarantee * (lease & sessions.bursting[rows])),
+        expected=promised + total(guarantee),
         memory=total(charge),
-        holders=total(holds),
+        holders=(promised > 0) + total(holds),
         placed=total(here),
         closed=total(lease & sessions.exclusive[rows]),
         capacity=limits,

@@ -44,6 +44,7 @@ class Devices:
     utilization, utilization_sd, memory_utilization : (D,) fractions, smoothed
     temperature_c, temperature_limit_c, power_w, power_idle_w, power_limit_w : (D,)
     link_gb_s : (D,) GB/s between device and host memory
+    promised : (D,) share that is promised for good to whom this state does not list; may be empty: nothing is
     """
 
     uuid: tuple[str, ...]
@@ -70,6 +71,7 @@ class Devices:
     power_idle_w: Floats
     power_limit_w: Floats
     link_gb_s: Floats
+    promised: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,10 +1,13 @@
-"""Ours on arrivals that never leave: every demand is put to the core, and what it decides is done."""
+"""Ours on arrivals that never leave: every demand is put to the core, and what it decides is done.
+
+What was placed before never changes again, so the core is told of it as shares promised for good, not lease by lease.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,11 +15,11 @@ from ...core import packing
 from ...core.decide import decide
 from ...core.mix import Mix, Shape, renewed
 from ...core.policy import Policy
-from ...core.state import ACTIVE, LONG, WAITING, Bools, Devices, Hosts, Ints, Placements, Sessions, State, Users
+from ...core.state import LONG, WAITING, Bools, Devices, Hosts, Ints, Placements, Sessions, State, Users
 from ...model import Place
 from ..arrivals import GPU_W, MILLI, SOCKET_MILLI, SOCKET_W, UNKNOWN_W, Packer, Room
 from ..arrivals import Place as Placed
-from ..workloads.openb import Trace
+from ..workloads.openb import Servers, Trace
 
 MIB = 2**20
 DEVICE_MEMORY = 2.0**34  # the trace does not say what its devices have; a share asks for that share of it
@@ -24,103 +27,76 @@ DEVICE_MEMORY = 2.0**34  # the trace does not say what its devices have; a share
 
 def gpushare(trace: Trace, seed: int, policy: Policy | None = None) -> Packer:
     """Ours with default weights: nothing is moved, what typically comes is learned as it comes."""
-    cluster = _Cluster(trace, policy or Policy(reclaim="never"))
-    return cluster.place
+    return _Cluster(trace, policy or Policy(reclaim="never")).place
 
 
 class _Cluster:
-    """The state of the cluster as the core wants it, one more session at a time."""
+    """The cluster as the core wants it, and what has come so far."""
 
     def __init__(self, trace: Trace, policy: Policy) -> None:
-        self.trace, self.policy = trace, policy
-        servers, most = trace.servers, trace.demands.size
-        self.names = tuple(f"{row:05d}" for row in range(len(servers.name)))  # equals go by the order of servers
-        self.models = tuple(sorted(set(servers.model)))
-        self.devices, self.of_server = _devices(trace, self.models)
-        self.row = {uuid: row for row, uuid in enumerate(self.devices.uuid)}
-        self.processor_w = np.full(len(servers.name), SOCKET_W[1] - SOCKET_W[0])
-        self.allowed, self.allowed_row = _allowed(trace, self.devices)
-        self.shapes = [
-            Shape(int(count), milli / MILLI, cpu / MILLI, float(memory) * MIB, models or None)
-            for count, milli, cpu, memory, models in zip(
-                trace.shapes.count.tolist(),
-                trace.shapes.milli.tolist(),
-                trace.shapes.cpu.tolist(),
-                trace.shapes.memory.tolist(),
-                trace.shapes.models,
-                strict=True,
-            )
-        ]
-        self.users = Users(name=("all",), weight=np.ones(1), usage=np.zeros(1), cap=np.full(1, np.inf))
+        servers, shapes = trace.servers, trace.shapes
+        self.policy = policy
         self.seen: Counter[Shape] = Counter()
         self.mix: Mix | None = None
-        self.sessions = _sessions(most)
-        self.placements = _placements(int(trace.shapes.count[trace.demands].sum()))
-        self.held = self.placed = 0
+        self.names = tuple(f"{row:05d}" for row in range(len(servers.name)))  # equals go by the order of servers
+        self.models = tuple(sorted(set(servers.model)))
+        self.devices, self.first = _devices(servers, self.models)
+        self.row = {uuid: row for row, uuid in enumerate(self.devices.uuid)}
+        self.allowed, self.allowed_row = _allowed(trace, self.devices)
+        self.shapes = [
+            Shape(
+                devices=int(shapes.count[row]),
+                share=float(shapes.milli[row]) / MILLI,
+                cpus=float(shapes.cpu[row]) / MILLI,
+                host_memory=float(shapes.memory[row]) * MIB,
+                models=models or None,
+            )
+            for row, models in enumerate(shapes.models)
+        ]
 
     def place(self, room: Room, shape: int) -> Placed | None:
         """What the core decides for one more demand of this shape."""
         asks = self.shapes[shape]
         self.seen[asks] += 1
         self.mix = renewed(self.mix, self.seen, self.models, self.policy.seed)
+        state = self._state(room, asks, int(self.allowed_row[shape]))
         if asks.devices == 0:
-            server = packing.seat(self._state(room, 0), asks.cpus, asks.host_memory, self.policy)
+            server = packing.seat(state, asks.cpus, asks.host_memory, self.policy)
             return None if server is None else (server, np.zeros(0, np.int64))
-        self._ask(asks, self.allowed_row[shape])
-        for decision in decide(self._state(room, 1), 0.0, self.policy):
+        for decision in decide(state, 0.0, self.policy):
             if isinstance(decision, Place) and decision.lease:
-                return self._hold(np.array([self.row[uuid] for uuid in decision.devices]))
+                devices = np.array([self.row[uuid] for uuid in decision.devices])
+                server = int(self.devices.server[devices[0]])
+                return server, devices - self.first[server]
         return None
 
-    def _ask(self, asks: Shape, allowed: int) -> None:
-        """Writes the next demand into the row after those that hold devices; one that got nothing is written over."""
-        mine, columns = self.held, self.sessions
-        columns["count"][mine], columns["guarantee"][mine] = asks.devices, asks.share
-        columns["whole"][mine], columns["gated"][mine] = asks.share >= 1, asks.share < 1
-        columns["cpus"][mine], columns["host_memory"][mine] = asks.cpus, asks.host_memory
-        columns["allowed"][mine] = allowed
-        columns["state"][mine], columns["waiting_since"][mine] = WAITING, 0.0
-        columns["bursting"][mine] = columns["context"][mine] = False
-
-    def _hold(self, devices: Ints) -> Placed:
-        """Takes down that the session last asked for computes on these devices now."""
-        mine, columns = self.held, self.sessions
-        columns["state"][mine], columns["waiting_since"][mine] = ACTIVE, np.nan
-        columns["bursting"][mine], columns["context"][mine], columns["gated"][mine] = True, True, False
-        share = columns["guarantee"][mine]
-        rows = slice(self.placed, self.placed + devices.size)
-        self.placements["session"][rows], self.placements["device"][rows] = mine, devices
-        self.placements["share"][rows] = self.placements["target"][rows] = share
-        self.held, self.placed = self.held + 1, self.placed + devices.size
-        server = int(self.devices.server[devices[0]])
-        return server, devices - self.of_server[server]
-
-    def _state(self, room: Room, asking: int) -> State:
-        servers, size = self.trace.servers, self.held + asking
+    def _state(self, room: Room, asks: Shape, allowed: int) -> State:
+        """One session that waits; the rest is promised."""
+        servers = room.servers
+        promised = 1.0 - room.gpu[room.gpu >= 0] / MILLI
         return State(
-            devices=self.devices,
-            sessions=Sessions(**{name: column[:size] for name, column in self.sessions.items()}),
-            placements=Placements(**{name: column[: self.placed] for name, column in self.placements.items()}),
-            users=self.users,
+            devices=replace(self.devices, promised=promised, memory_unaccounted=promised * DEVICE_MEMORY),
+            sessions=_session(asks, allowed),
+            placements=NO_PLACEMENTS,
+            users=Users(name=("all",), weight=np.ones(1), usage=np.zeros(1), cap=np.full(1, np.inf)),
             servers=self.names,
             models=self.models,
             allowed=self.allowed,
-            transfer_s=np.zeros((0, len(servers.name))),
+            transfer_s=np.zeros((0, len(self.names))),
             hosts=Hosts(
                 cpus=servers.cpu / MILLI,
                 memory=servers.memory * float(MIB),
                 cpus_free=room.cpu / MILLI,
                 memory_free=room.memory * float(MIB),
-                processor_cpus=np.full(len(servers.name), SOCKET_MILLI / MILLI),
-                processor_w=self.processor_w,
+                processor_cpus=np.full(len(self.names), SOCKET_MILLI / MILLI),
+                processor_w=np.full(len(self.names), SOCKET_W[1] - SOCKET_W[0]),
             ),
             mix=self.mix,
         )
 
 
-def _devices(trace: Trace, models: tuple[str, ...]) -> tuple[Devices, Ints]:
+def _devices(servers: Servers, models: tuple[str, ...]) -> tuple[Devices, Ints]:
     """The devices of all servers, one server after another; (V,) the row of each server's first."""
-    servers = trace.servers
     server = np.repeat(np.arange(servers.gpus.size), servers.gpus)
     first = np.cumsum(servers.gpus) - servers.gpus
     size = server.size
@@ -161,41 +137,54 @@ def _allowed(trace: Trace, devices: Devices) -> tuple[Bools, Ints]:
     return rows[:, devices.server], row.ravel()
 
 
-def _sessions(most: int) -> dict[str, Any]:
-    """Columns of `Sessions` for so many jobs that compute from when they are placed."""
-    false, zero, unknown = np.zeros(most, np.bool_), np.zeros(most), np.full(most, np.nan)
-    fixed = {
-        "id": tuple(f"demand-{row}" for row in range(most)),
-        "limit": np.ones(most),
-        "user": zero.astype(np.int64),
-        "near": np.full(most, -1),
-        "horizon": np.full(most, LONG),
-        "warned_rung": np.full(most, -1),
-        "gaps": np.zeros((most, 0)),
-        "confidence": zero,
-        "parked_bytes": zero,
-        "compute_p": np.full(most, 0.5),
-        **dict.fromkeys(("exclusive", "cooperative", "unparkable"), false),
-        **dict.fromkeys(("pinned_until", "protected_until"), np.full(most, -np.inf)),
-        **dict.fromkeys(("memory", "duration_s", "idle_since", "warned_until"), unknown),
-    }
-    written = {
-        **{name: np.zeros(most, np.int64) for name in ("state", "count", "allowed")},
-        **{name: np.zeros(most) for name in ("guarantee", "waiting_since", "cpus", "host_memory")},
-        **{name: np.zeros(most, np.bool_) for name in ("whole", "gated", "bursting", "context")},
-    }
-    return {**fixed, **written}
+def _session(asks: Shape, allowed: int) -> Sessions:
+    """A job that waits for its devices and will keep them."""
+    one, unknown, never, no = np.zeros(1, np.int64), np.full(1, np.nan), np.full(1, -np.inf), np.zeros(1, np.bool_)
+    whole = np.full(1, asks.share >= 1)
+    return Sessions(
+        id=("demand",),
+        user=one,
+        state=np.full(1, WAITING),
+        count=np.full(1, asks.devices),
+        guarantee=np.full(1, asks.share),
+        limit=np.ones(1),
+        exclusive=no,
+        whole=whole,
+        memory=unknown,
+        allowed=np.full(1, allowed),
+        near=np.full(1, -1),
+        compute_p=np.full(1, 0.5),
+        confidence=np.zeros(1),
+        horizon=np.full(1, LONG),
+        duration_s=unknown,
+        bursting=no,
+        gated=~whole,
+        cooperative=no,
+        context=no,
+        waiting_since=np.zeros(1),
+        idle_since=unknown,
+        pinned_until=never,
+        protected_until=never,
+        unparkable=no,
+        warned_rung=np.full(1, -1),
+        warned_until=unknown,
+        gaps=np.zeros((1, 0)),
+        parked_bytes=np.zeros(1),
+        cpus=np.full(1, asks.cpus),
+        host_memory=np.full(1, asks.host_memory),
+    )
 
 
-def _placements(most: int) -> dict[str, Any]:
-    """Columns of `Placements` for so many leases."""
-    return {
-        **{name: np.zeros(most, np.int64) for name in ("session", "device")},
-        **{name: np.zeros(most) for name in ("share", "target", "share_since")},
-        **{name: np.full(most, np.nan) for name in ("use", "memory_used")},
-        "lease": np.ones(most, np.bool_),
-        "borrowed": np.zeros(most, np.bool_),
-    }
-
-
+_NONE = np.zeros(0)
+NO_PLACEMENTS = Placements(
+    session=_NONE.astype(np.int64),
+    device=_NONE.astype(np.int64),
+    lease=_NONE.astype(np.bool_),
+    borrowed=_NONE.astype(np.bool_),
+    share=_NONE,
+    target=_NONE,
+    share_since=_NONE,
+    use=_NONE,
+    memory_used=_NONE,
+)
 POLICIES: dict[str, Callable[[Trace, int], Packer]] = {"gpushare": gpushare}
