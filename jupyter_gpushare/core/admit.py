@@ -13,6 +13,7 @@ import numpy as np
 
 from ..model import Place, Refuse, ResumeSession
 from . import fairness
+from .advise import ADVICE, advised
 from .choose import choose, place
 from .draft import Draft
 from .fitness import fitness
@@ -33,6 +34,8 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     state = draft.state
     held = _held_by_user(draft)
     left = {"bind": PAIRS, "lease": PAIRS}
+    told = state.sessions.whole & (state.sessions.duration_s > 0)
+    advice = advised(draft, told & waits(state), now, policy) if told.any() else {}
     for session in _line(state, now, policy):
         starts = draft.rows(session).size == 0
         wish = "bind" if starts and not _must_lease(state, session) else "lease"
@@ -47,7 +50,7 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
             _bind(draft, session, devices, policy)
         elif (over := _over_cap(draft, session, held)) > EPS:
             draft.over_cap[session] = over
-        elif not _lease(draft, session, devices, held, policy):
+        elif not _lease(draft, session, devices, held, policy, advice.get(session)):
             draft.blocked.append(session)
             _reserve(draft, session)
     return draft
@@ -193,8 +196,8 @@ def _bind(draft: Draft, session: int, devices: Ints, policy: Policy) -> None:
         place(draft, session, scored, chosen, own | lent, why="bound", lease=False)
 
 
-def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Policy) -> bool:
-    """Grants a lease, or the way back from host memory, if there is room now."""
+def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Policy, model: int | None) -> bool:
+    """Grants a lease, or the way back from host memory, if there is room now; on the advised model if there can be."""
     asks = draft.state.sessions
     rows = draft.rows(session)
     user, wanted = asks.user[session], float(asks.guarantee[session] * asks.count[session])
@@ -212,6 +215,8 @@ def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Poli
         order = order + 10.0 * stays
     if asks.exclusive[session]:
         order = order - draft.room.placed[devices]
+    if model is not None:
+        order = order + ADVICE * (draft.state.devices.model[devices] == model)
     borrowed = False
     chosen = choose(draft.state, session, devices, np.where(own, order, -np.inf))
     if chosen is None:

@@ -17,7 +17,7 @@ from .state import Floats, Ints
 
 WAITS = -1
 ALONE = -1
-SHORT = 0.25  # exponent of what is left, per unit of `Weights.completion`
+SHORT = 0.125  # exponent of what is left, per unit of `Weights.completion`
 LATE = 1.0  # exponent of the slowdown, per unit of `Weights.fairness`
 WIDE = 0.5  # exponent of the number of devices: between the shortest and the smallest (gpus x time) first
 BETTER = 1e-9  # least relative gain of a move
