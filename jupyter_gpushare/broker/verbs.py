@@ -232,6 +232,8 @@ def stop(broker: Broker, caller: Caller, name: str, body: StopBody) -> None:
     """Ends a kernel by its server, or what an ended server left by its node. Owner or admin."""
     cluster = broker.cluster
     session = cluster.sessions.get(name)
+    if caller.role == "kernel" and name != caller.session:
+        raise NotAllowed("A kernel speaks for its own session only.")
     if session is not None and session.user != caller.user and not caller.admin:
         raise NotAllowed("This is somebody else's session.")
     if session is not None and session.live and body.pid is None and session.processes != "gone":

@@ -70,6 +70,15 @@ async def test_only_owners_and_admins_may_touch_a_session(world):
     assert ("root", "POST sessions/{id}/release", "ok") in w.ledger.audits
 
 
+async def test_a_kernel_stops_no_other_session_of_its_user(world):
+    w = await world()
+    await w.kernel("k1")
+    for name in ("k1", "what-an-ended-server-left"):
+        with pytest.raises(NotAllowed):
+            await w.call("POST", f"sessions/{name}/stop", kernel("alice", "k2"))
+    assert w.broker.cluster.sessions["k1"].stop_asked is None
+
+
 async def test_a_kernel_sees_only_itself(world):
     w = await world()
     await w.kernel("k1")
