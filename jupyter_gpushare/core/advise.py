@@ -13,9 +13,8 @@ from .policy import Policy
 from .room import sum_at
 from .state import Bools, Floats, Ints, State
 
-ADVICE = (
-    2.0  # what a device of the advised model is worth more, on the scale of fitness: it decides, where there is room
-)
+AT_ONCE = 64  # sessions that are looked at together
+ADVICE = 2.0  # what a device of the advised model is worth more, on the scale of fitness: it decides
 
 
 def advised(draft: Draft, waiting: Bools, now: float, policy: Policy) -> dict[int, int]:
