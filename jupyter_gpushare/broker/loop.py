@@ -44,29 +44,29 @@ def wait_s(broker: Broker, now: float) -> float:
 def turn(broker: Broker) -> None:
     """Upkeep, then decide and carry out until nothing is left to decide; then whoever waits looks again."""
     now = broker.clock()
-    upkeep.upkeep(broker, now)
-    # Nothing is known of any device before the first report: nobody is refused for that.
-    if broker.cluster.servers and broker.ready:
-        _decide(broker, now)
+    try:
+        upkeep.upkeep(broker, now)
+        # Nothing is known of any device before the first report: nobody is refused for that.
+        if broker.cluster.servers and broker.ready:
+            _decide(broker, now)
+    except Exception:  # a bug must not end the loop: kernels run on, and the next turn tries again (rule 12)
+        if broker.failing is None:
+            log.exception("No decision could be made; running kernels are untouched, it is tried again")
+        broker.failing = FAILING
+    else:
+        if broker.failing is not None:
+            log.info("Decisions are made again")
+        broker.failing = None
     broker.pulse()
 
 
 def _decide(broker: Broker, now: float) -> None:
     for turn_round in range(ROUNDS):
         began = time.perf_counter()
-        try:
-            matrix = state.build(broker.cluster, broker.settings, broker.policy, now)
-            if turn_round == 0:
-                upkeep.charge(broker, matrix, now)
-            decisions = decide(matrix, now, broker.policy)
-        except Exception:  # a bug must not end the loop: kernels run on, and the next turn tries again (rule 12)
-            if broker.failing is None:
-                log.exception("No decision could be made; running kernels are untouched, it is tried again")
-            broker.failing = FAILING
-            return
-        if broker.failing is not None:
-            log.info("Decisions are made again")
-            broker.failing = None
+        matrix = state.build(broker.cluster, broker.settings, broker.policy, now)
+        if turn_round == 0:
+            upkeep.charge(broker, matrix, now)
+        decisions = decide(matrix, now, broker.policy)
         if broker.metrics is not None:
             broker.metrics.decided(decisions, time.perf_counter() - began)
         if not decisions:

@@ -209,6 +209,7 @@ class World:
                 await asyncio.wait(self.broker.applier.tasks)
                 await asyncio.sleep(0)
                 turn(self.broker)
+        assert self.broker.failing is None, "a turn failed; the log has it"
 
     async def wait(self, seconds: float, step: float = 1.0, alive: bool = True) -> None:
         """Time goes by, idle kernels idle on."""

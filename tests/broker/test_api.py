@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpushare.broker import view
 from jupyter_gpushare.broker.bodies import parsed
+from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.broker.records import Cluster, DeviceRecord, Placement, ServerRecord, Session
 from jupyter_gpushare.broker.stream import diff
@@ -190,13 +191,24 @@ async def test_a_move_parks_here_and_resumes_there(world):
     assert "Nothing was lost." in seen["message"]
 
 
+async def test_a_decision_that_cannot_be_carried_out_does_not_end_the_loop(world, caplog):
+    w = await world()
+    await w.open("k1")
+    session = w.broker.cluster.sessions["k1"]
+    session.placements = None  # whatever bug: upkeep and the applier stumble over it
+    turn(w.broker)
+    assert w.broker.failing is not None
+    session.placements = {}
+    turn(w.broker)
+    assert w.broker.failing is None
+    assert caplog.text.count("No decision could be made") == 1
+
+
 async def test_a_decision_that_fails_is_told_tried_again_and_harms_nobody(world, caplog):
     w = await world()
     await w.kernel("k1")
     w.broker.policy = None  # whatever bug: nothing can be decided with this
     w.broker.cluster.sessions["k1"].waiting_since = w.clock()
-    from jupyter_gpushare.broker.loop import turn
-
     turn(w.broker)
     assert w.broker.failing is not None
     w.broker.policy = Policy()
