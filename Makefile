@@ -37,7 +37,8 @@ types: $(VENV)/installed-test
 
 unit: $(VENV)/installed-test
 	$(SAY) '3/6 Python tests'
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel' $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 
 front-end: $(VENV)/installed-test
 	$(SAY) '4/6 TypeScript: eslint, prettier, stylelint, jest'

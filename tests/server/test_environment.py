@@ -59,6 +59,13 @@ def test_the_next_server_removes_the_gates_of_a_killed_one_and_none_of_a_living_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_server_that_ends_meanwhile_keeps_no_other_from_starting(tmp_path):
+    (tmp_path / "gates-ending").symlink_to(tmp_path / "gone")  # listed, but no more there when it is opened
+    own = Gates(tmp_path)
+    assert own.path.is_dir()
+    own.close()
+
+
 def test_a_gates_folder_is_locked_only_while_its_server_lives(tmp_path):
     gates = Gates(tmp_path)
     seen = os.open(gates.path, os.O_RDONLY)

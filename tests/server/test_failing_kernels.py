@@ -10,6 +10,8 @@ import pytest
 
 from jupyter_gpushare.demo.servers import serving
 
+pytestmark = pytest.mark.alone
+
 OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SETTINGS = {
     "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},

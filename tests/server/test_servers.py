@@ -110,6 +110,7 @@ def refused(server: Any) -> None:
         start(server, "whole")
 
 
+@pytest.mark.alone
 def test_a_server_that_is_asked_to_stop_while_a_start_waits_ends_within_five_seconds(tmp_path, specs):
     with server(tmp_path, "alice") as only:
         start(only, "whole")

@@ -9,6 +9,8 @@ import time
 import pytest
 from tornado.httpclient import HTTPClientError
 
+pytestmark = pytest.mark.alone
+
 API = ("gpushare", "api", "v1")
 
 
