@@ -111,9 +111,12 @@ def run(trace: Trace, packer: Packer) -> Outcome:
     arrived = np.cumsum(requested) / capacity
     half = np.rint(100 * arrived) == HALF
     allocated, got, watts = np.empty(arrived.size), 0, []
+    hopeless: set[int] = set()  # nobody leaves, so what found no place once never will
     for index, shape in enumerate(trace.demands.tolist()):
-        place = packer(room, shape)
-        if place is not None:
+        place = None if shape in hopeless else packer(room, shape)
+        if place is None:
+            hopeless.add(shape)
+        else:
             room.take(trace.shapes, shape, *place)
             got += int(requested[index])
         allocated[index] = got / capacity
