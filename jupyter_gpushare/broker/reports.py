@@ -81,7 +81,8 @@ def take_held(cluster: Cluster, session: Session, held: Held, now: float, window
     if known and max(known) > 0:
         session.memory_peak = max(session.memory_peak or 0, *known)
     for uuid, placement in session.placements.items():
-        placement.memory_used = held.memory_used.get(uuid, 0 if uuid not in held.devices else None)
+        known_none = uuid not in held.devices and uuid not in held.unseen
+        placement.memory_used = held.memory_used.get(uuid, 0 if known_none else None)
         placement.utilization = held.utilization.get(uuid)
         if placement.utilization is not None:
             placement.use = smooth(placement.use, placement.utilization, now - (session.use_at or now), window_s)

@@ -39,6 +39,13 @@ async def test_what_it_does_is_unknown_and_so_is_since_when_it_idles(world):
     assert (await w.seen("holder"))["idle_s"] is None
 
 
+async def test_what_it_has_there_is_unknown_and_not_nothing(world):
+    w = await after_an_hour(world, 0.0)
+    w.node.held["holder"] = msgspec.structs.replace(w.node.held["holder"], memory_used={})
+    await w.settle()
+    assert (await w.seen("holder"))["devices"][0]["memory_used"] is None
+
+
 async def test_one_that_is_known_to_have_none_is_unbound(world):
     w = await after_an_hour(world, 0.0)
     w.node.held["holder"] = msgspec.structs.replace(w.node.held["holder"], unseen=(), memory_used={})
