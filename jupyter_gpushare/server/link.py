@@ -107,8 +107,9 @@ class Link:
                 client.close()
         pause = RETRY_S
         while True:
-            lock = self._lock()
+            lock: int | None = None
             try:
+                lock = self._lock()
                 if lock is None:
                     await self._join()
                 else:
