@@ -31,7 +31,10 @@ class Gates:
 
     def _sweep(self, parent: Path) -> None:
         for left in parent.glob(f"{PREFIX}*"):
-            folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                folder = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue  # its server is just removing it
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)
