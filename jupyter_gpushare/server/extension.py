@@ -30,7 +30,7 @@ class GPUShareExtension(ExtensionApp):
     classes = [*ExtensionApp.classes, GPUShare, Policy]  # noqa: RUF012 traitlets reads it from the class
     rooms: Rooms | None = None
     _hides_terminals = False
-    _stopping: asyncio.Future[None] | None = None
+    _stopping: set[asyncio.Future[None]]
 
     def initialize_settings(self) -> None:
         """Reads the configuration and puts the rooms together; an invalid value ends the start with one line."""
@@ -42,6 +42,7 @@ class GPUShareExtension(ExtensionApp):
             self.log.critical("%s", error)
             sys.exit(1)
         self._hides_terminals = share.terminals == "hide"
+        self._stopping = set()
         self.settings[DESK] = None
         if share.devices == "off":
             return
@@ -109,7 +110,9 @@ class GPUShareExtension(ExtensionApp):
         kernels = self.serverapp.kernel_manager
         if decision.get("act") == "stop" and decision.get("session") in kernels:
             self.log.warning("Kernel %s is stopped (%s).", decision["session"], decision.get("why"))
-            self._stopping = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
+            stopping = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
+            self._stopping.add(stopping)  # the loop itself keeps no task alive
+            stopping.add_done_callback(self._stopping.discard)
 
     def _hide_from_terminals(self) -> None:
         shell = self.serverapp.web_app.settings.get("terminal_manager")
