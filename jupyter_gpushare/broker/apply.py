@@ -300,14 +300,17 @@ class Applier:
         server = self.broker.cluster.server_of(session)
         if server is None:
             if then is not None:
-                then(session, CommandResult(ok=False, reason="unreachable", message="No server is known for it."), 0.0)
+                unreachable = CommandResult(ok=False, reason="unreachable", message="No server is known for it.")
+                then(session, unreachable, self.broker.clock())
             return
         self._spawn(self._command(server, command, session, then))
 
     async def _command(self, server: str, command: AnyCommand, session: Session | None, then: Then | None) -> None:
         timeout_s = self.broker.settings.command_timeout_s + getattr(command, "timeout_s", 0.0)
         if session is None:
-            await self.broker.bus.command(server, command, timeout_s)
+            result = await self.broker.bus.command(server, command, timeout_s)
+            if not result.ok:
+                log.warning("%s of %s: %s %s", type(command).__name__, command.session, result.reason, result.message)
             return
         life = session.life
         async with session.lock:
