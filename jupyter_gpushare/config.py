@@ -130,7 +130,9 @@ class GPUShare(Configurable):
         that folder can be written, else in a folder of the user's that is not on a network file system.
         """,
     )
-    bus_url = Text("", help="How broker and GPU servers talk. Empty: within this process; or `nats://host:4222`.")
+    bus_url = Text(
+        "", help="How broker and GPU servers talk. Empty: within this process, the only way there is in this version."
+    )
     mask_format = Choice(
         ("uuid", "index"),
         "uuid",
@@ -204,7 +206,7 @@ class GPUShare(Configurable):
         form, allowed = {
             "broker_url": (r"https?://[^/\s]\S*|unix:///\S+", "it must be empty, http(s)://…, or unix:///path"),
             "ledger_url": (r"[a-z0-9_+]+://\S*", "it must be empty, sqlite:////path, or another SQLAlchemy URL"),
-            "bus_url": (r"(nats|tls)://[^/\s]\S*", "it must be empty or nats://host:port"),
+            "bus_url": (r"", "it must be empty: this version has no bus between machines"),
         }[proposal.trait.name]
         if proposal.value and not re.fullmatch(form, proposal.value):
             shown = re.sub(r"://[^@/]*@", "://…@", proposal.value)  # a password does not belong in a log
@@ -300,11 +302,14 @@ class Policy(Configurable):
         ("charge", "warn", "stop"),
         "charge",
         help="""
-        What becomes of a user's process on a device they do not hold: `charge` counts and shows it, `warn` also tells
-        them, `stop` ends it.
+        What becomes of a user's process on a device their session's mask never named. In this version it is shown,
+        which is part of `charge`; `warn` (also tell them) and `stop` (end it) are refused at the start.
         """,
     )
-    busy_limit_s = Number(0, help="Seconds one cell may run without ever using its GPU; 0: no limit.")
+    busy_limit_s = Number(
+        0,
+        help="Seconds one cell may run without ever using its GPU; 0: no limit. This version refuses any other value.",
+    )
     expand_above = Number(0.9, most=1, help="A session that uses more of its share gets more, if there is room.")
     shrink_below = Number(0.3, most=1, help="One that uses less of it gives some up, if somebody waits.")
     window_s = Number(30, least=1, help="Seconds over which the two are observed.")
@@ -324,8 +329,8 @@ class Policy(Configurable):
     data = Table(help='Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`.')
     groups = Table(
         help="""
-        Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"], "guarantee": 4, "cap": 8,
-        "servers": ["alpha"]}}`; guarantee and cap in devices. Hub groups are read by themselves.
+        Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"]}}`: the weight is each member's part in fair
+        share. A group's `guarantee`, `cap` (in devices) and `servers` are refused by this version.
         """
     )
 
@@ -362,7 +367,18 @@ class Policy(Configurable):
 
     @validate("groups")
     def _groups_can_be_used(self, proposal: Bunch) -> dict[str, dict[str, Any]]:
-        _as(proposal, dict[str, _Group])
+        for name, group in _as(proposal, dict[str, _Group]).items():
+            if (group.guarantee, group.cap, group.servers) != (None, None, None):
+                allowed = f"{name} may have weight and members; this version knows no guarantee, cap or servers yet"
+                _unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
+
+    @validate("off_lease", "busy_limit_s")
+    def _is_carried_out(self, proposal: Bunch) -> object:
+        """A setting that nothing follows yet must not seem to be in force."""
+        if proposal.value != proposal.trait.default_value:
+            allowed = f"this version carries out {proposal.trait.default_value!r} only"
+            _unusable(proposal.trait, self, proposal.value, allowed)
         return proposal.value
 
     @validate("expand_above", "shrink_below")
@@ -400,7 +416,10 @@ class Policy(Configurable):
                 weights[member] = max(weights.get(member, 0.0), group.weight)
         return weights
 
-    def group_of(self, user: str) -> str | None:
-        """The first group that names this user."""
-        groups = msgspec.convert(self.groups, dict[str, _Group])
-        return next((name for name, group in groups.items() if user in group.members), None)
+    def user_groups(self) -> dict[str, str]:
+        """Each named user's group in the history: the first that names them."""
+        groups: dict[str, str] = {}
+        for name, group in msgspec.convert(self.groups, dict[str, _Group]).items():
+            for member in group.members:
+                groups.setdefault(member, name)
+        return groups

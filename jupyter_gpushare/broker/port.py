@@ -55,4 +55,5 @@ class Settings:
     retry_s: float = 5.0  # before a resume that was refused is tried again
     command_timeout_s: float = 5.0
     weights: Mapping[str, float] = field(default_factory=dict)  # user -> their part of the cluster, 1 where unnamed
+    groups: Mapping[str, str] = field(default_factory=dict)  # user -> their group in the history
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path prefix -> servers with a local copy

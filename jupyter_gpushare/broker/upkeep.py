@@ -138,6 +138,7 @@ def charge(broker: Broker, state: State, now: float) -> None:
             UsageRow(
                 session=session.id,
                 user=session.user,
+                group=broker.settings.groups.get(session.user),
                 device=placement.device,
                 held_s=dt_s,
                 gpu_s=gpu_s,

@@ -110,6 +110,7 @@ class Host:
             max_devices_per_user=int(config.max_devices_per_user),
             lease_ttl_s=config.lease_ttl_s,
             weights=self.policy.user_weights(),
+            groups=self.policy.user_groups(),
             data={path: tuple(servers) for path, servers in self.policy.data.items()},
         )
 

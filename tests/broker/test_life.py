@@ -396,3 +396,12 @@ async def test_a_release_holds_though_the_device_was_in_use_a_moment_before(worl
     w.node.uses("k1", w.broker.cluster.sessions["k1"].devices[0], 4 * GIB, 0.9)
     await w.settle()
     assert (await w.seen("k1"))["state"] == "active"  # using the device is asking for it
+
+
+async def test_usage_goes_to_the_ledger_with_its_users_group(world):
+    w = await world(groups={"alice": "vision"})
+    for name, user in (("k1", "alice"), ("k2", "bob")):
+        await w.kernel(name, user)
+        await w.cell(name, user)
+    await w.wait(10)
+    assert {(row.user, row.group) for row in w.ledger.rows} == {("alice", "vision"), ("bob", None)}
