@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.fairness import decay
 from ..core.policy import Policy
-from ..core.state import Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
+from ..core.state import SETTLED_WINDOWS, Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
 from ..model import HORIZONS, STATES
 from ..units import GIB
 from .port import Settings
@@ -50,7 +50,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
     return State(
         devices=_devices(cluster, records, servers, models, settings, now),
         sessions=session_rows,
-        placements=_placements(cluster, sessions, records),
+        placements=_placements(cluster, sessions, records, policy, now),
         users=Users(
             name=users,
             weight=_floats(settings.weights.get(user, 1.0) for user in users),
@@ -244,7 +244,9 @@ def protected_until(session: Session) -> float:
     return session.lease_since + _or(session.demand.duration_s, LONG_PROTECTION_S)
 
 
-def _placements(cluster: Cluster, sessions: list[Session], records: list[DeviceRecord]) -> Placements:
+def _placements(
+    cluster: Cluster, sessions: list[Session], records: list[DeviceRecord], policy: Policy, now: float
+) -> Placements:
     device_row = {record.seen.uuid: index for index, record in enumerate(records)}
     rows = [
         (index, device_row[placement.device], placement)
@@ -263,7 +265,13 @@ def _placements(cluster: Cluster, sessions: list[Session], records: list[DeviceR
         share_since=_floats(placement.share_since for placement in placed),
         use=_floats(placement.use for placement in placed),
         memory_used=_floats(placement.memory_used for placement in placed),
+        steady=_floats(placement.use if settled(sessions[row], policy, now) else None for row, _, placement in rows),
     )
+
+
+def settled(session: Session, policy: Policy, now: float) -> bool:
+    """Its burst has lasted so long that what is smoothed tells of this burst alone."""
+    return session.burst is not None and now - session.burst.since >= SETTLED_WINDOWS * policy.window_s
 
 
 def _gaps(sessions: list[Session]) -> Floats:

@@ -26,6 +26,7 @@ from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats
 PAIRS = (
     500_000  # sessions x devices scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
 )
+WORTHWHILE = 0.25  # of a device: with so much lent time a cell that asked for whole devices starts
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 
 
@@ -102,11 +103,15 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     if asks.whole[session]:
         open_ &= ~unmanaged
     mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
-    ahead = np.where(np.isin(devices, mine), 0.0, draft.ahead[devices])  # its guarantee there is its own already
+    ahead = draft.ahead[devices]
+    if mine.size:
+        ahead[np.isin(devices, mine)] = 0.0  # its guarantee there is its own already
     own = open_ & (room.committed[devices] + ahead + guarantee <= 1.0 + EPS)
-    if asks.whole[session] or draft.parked[session]:
+    computes = bool(asks.gated[session] or asks.bursting[session])
+    if draft.parked[session] or (asks.whole[session] and not computes):
         return own, np.zeros_like(own)
-    return own, open_ & (room.bursting[devices] + ahead + guarantee <= 1.0 + EPS)
+    least = min(guarantee, WORTHWHILE) if asks.whole[session] else guarantee
+    return own, open_ & (room.bursting[devices] + ahead + least <= 1.0 + EPS)
 
 
 def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bools) -> Floats:
@@ -208,8 +213,11 @@ def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Poli
         return True
     draft.lift(session)
     own, lent = fits(draft, session, devices)
+    if max(own.sum(), lent.sum()) < asks.count[session] and not running:  # nothing to score
+        draft.settle(session)
+        return False
     scored = fitness(draft, session, devices, policy)
-    stays = np.isin(devices, draft.device[rows])
+    stays = np.isin(devices, draft.device[rows]) if rows.size else np.zeros(devices.size, np.bool_)
     order = scored.total + 0.1 * stays
     if draft.parked[session]:
         order = order + 10.0 * stays

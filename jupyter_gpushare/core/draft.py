@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Decision, Place, ResumeSession
 from .outlook import Outlook, outlook_of
-from .room import Room, need_of, restoring, room_of
+from .room import Room, claim, need_of, restoring, room_of
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
 FREE = -1  # `session` of a row that holds no placement
@@ -20,8 +20,8 @@ class Draft:
 
     Attributes
     ----------
-    session, device, lease, borrowed, share, target, share_since, use, memory_used : as in Placements, with rows to
-        spare; `session` is FREE where there is none
+    session, device, lease, borrowed, share, target, share_since, use, memory_used, steady : as in Placements, with
+        rows to spare; `session` is FREE where there is none
     bursting, parked : (S,) as in the state, then as decided
     outlook, room : what each device is like, and what it has left
     ahead, ahead_memory : (D,) share and bytes kept for who is next in line and could not be admitted
@@ -42,6 +42,7 @@ class Draft:
     share_since: Floats
     use: Floats
     memory_used: Floats
+    steady: Floats
     bursting: Bools
     parked: Bools
     outlook: Outlook
@@ -81,7 +82,7 @@ class Draft:
             if row is None:
                 row = spare.pop() if spare else self._spare_row()
                 self.session[row], self.device[row] = session, device
-                self.target[row] = self.share[row] = self.use[row] = self.memory_used[row] = np.nan
+                self.target[row] = self.share[row] = self.use[row] = self.memory_used[row] = self.steady[row] = np.nan
             if lease:
                 target = self.target[row]
                 keeps = known and not np.isnan(target)
@@ -120,6 +121,7 @@ class Draft:
             share_since=self.share_since[rows],
             use=self.use[rows],
             memory_used=self.memory_used[rows],
+            steady=self.steady[rows],
         ), rows
 
     def uuids(self, devices: Ints) -> tuple[str, ...]:
@@ -155,7 +157,9 @@ class Draft:
             room.placed[device] += sign * here
             room.holders[device] += sign * (lease or context)
             room.committed[device] += sign * guarantee * (lease and not self.borrowed[row])
-            room.bursting[device] += sign * guarantee * (lease and bool(self.bursting[session]))
+            room.bursting[device] += (
+                sign * claim(guarantee, self.steady[row]) * (lease and bool(self.bursting[session]))
+            )
             room.closed[device] += sign * (lease and bool(asks.exclusive[session]))
             if context or (lease and coming):
                 need = need_of(self.state, session, room.capacity[[device]])[0]
@@ -183,6 +187,7 @@ def glance_at(state: State) -> Draft:
         share_since=held.share_since,
         use=held.use,
         memory_used=held.memory_used,
+        steady=held.steady if held.steady.size else np.full(held.session.size, np.nan),
         bursting=state.sessions.bursting,
         parked=parked,
         outlook=outlook_of(state),
@@ -206,5 +211,5 @@ def _grow(draft: Draft) -> None:
     draft.device = np.append(draft.device, np.zeros(extra, np.int64))
     for name in ("lease", "borrowed"):
         setattr(draft, name, np.append(getattr(draft, name), np.zeros(extra, np.bool_)))
-    for name in ("share", "target", "share_since", "use", "memory_used"):
+    for name in ("share", "target", "share_since", "use", "memory_used", "steady"):
         setattr(draft, name, np.append(getattr(draft, name), np.full(extra, np.nan)))

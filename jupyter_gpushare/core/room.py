@@ -12,6 +12,7 @@ import numpy as np
 
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Sessions, State
 
+SPARE = 0.05  # of a device: what a burst keeps beyond what it has been seen to use
 EPS = 1e-6  # shares are sums of decimals such as 0.1
 RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
 RESUME_LEAST = 512 * 2**20
@@ -24,7 +25,7 @@ class Room:
     Attributes
     ----------
     committed : (D,) sum of the guarantees of leases, borrowed ones left out
-    bursting : (D,) sum of the guarantees of all leases whose sessions burst
+    bursting : (D,) sum of what all leases whose sessions burst claim: their guarantees, or less where that is measured
     expected : (D,) sum of the guarantees of all sessions placed there, bound ones included
     memory : (D,) bytes promised to sessions that have a context, compute under a lease, or are coming back
     holders : (D,) how many sessions have a lease or a context there
@@ -83,7 +84,7 @@ def room_of(state: State) -> Room:
 
     return Room(
         committed=promised + total(guarantee * (lease & ~placements.borrowed)),
-        bursting=promised + total(guarantee * (lease & sessions.bursting[rows])),
+        bursting=promised + total(claim(guarantee, placements.steady) * (lease & sessions.bursting[rows])),
         expected=promised + total(guarantee),
         memory=total(charge),
         holders=(promised > 0) + total(holds),
@@ -93,6 +94,16 @@ def room_of(state: State) -> Room:
         cpus=np.zeros(0) if state.hosts is None else state.hosts.cpus_free.copy(),
         host_memory=np.zeros(0) if state.hosts is None else state.hosts.memory_free.copy(),
     )
+
+
+def claim(guarantee: Floats | float, steady: Floats | float) -> Floats:
+    """What a burst keeps of its guarantee: what it has been seen to use and a little more, all of it while unknown.
+
+    The rest of its time is lent like an idle holder's; what it uses more of, the borrowers give back.
+    """
+    if np.size(steady) == 0:
+        return np.asarray(guarantee)
+    return np.asarray(np.fmin(guarantee, steady + SPARE))
 
 
 def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:

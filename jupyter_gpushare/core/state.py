@@ -21,6 +21,7 @@ Bools = NDArray[np.bool_]
 
 WAITING, BOUND, ACTIVE, IDLE, PARKING, PARKED, RESUMING, NONE, LOST, DEAD = range(len(STATES))
 SHORT, LONG, BURSTY = range(len(HORIZONS))
+SETTLED_WINDOWS = 3.0  # after so many windows 95 % of a smoothed value stems from since then
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +159,8 @@ class Placements:
     share_since : (P,) when target last changed
     use : (P,) its smoothed use of the device, fraction; NaN unknown
     memory_used : (P,) bytes, NaN unknown
+    steady : (P,) what its present burst has been seen to use, fraction; NaN while the burst is too young to tell (less
+        than SETTLED_WINDOWS smoothing windows), may be empty: nobody measures
     """
 
     session: Ints
@@ -169,6 +172,7 @@ class Placements:
     share_since: Floats
     use: Floats
     memory_used: Floats
+    steady: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -59,6 +59,7 @@ class Held:
     share_since: float = 0.0
     use: float = NAN
     memory_used: float = NAN
+    steady: float = NAN
 
 
 @dataclass
@@ -212,7 +213,10 @@ class World:
                 device=ints([row[pair[1]] for pair in pairs]),
                 lease=bools("lease", held),
                 borrowed=bools("borrowed", held),
-                **{name: floats(name, held) for name in ("share", "target", "share_since", "use", "memory_used")},
+                **{
+                    name: floats(name, held)
+                    for name in ("share", "target", "share_since", "use", "memory_used", "steady")
+                },
             ),
             users=Users(
                 name=users,

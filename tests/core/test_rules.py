@@ -70,6 +70,7 @@ def notebooks(draw: st.DrawFn, of: list[GPU], index: int) -> Notebook:
     used = draw(st.sampled_from([0.0, GIB, 3 * GIB, NAN])) if context else NAN
     lease = state in ("active", "idle") and not draw(seldom)
     bursting = state == "active"
+    steady = draw(st.sampled_from([NAN, NAN, 0.0, 0.5])) if bursting else NAN
     gated = not bursting and state in ("waiting", "parked", "idle") and placed and draw(maybe)
     warned = state == "idle" and draw(seldom)
     return Notebook(
@@ -97,7 +98,9 @@ def notebooks(draw: st.DrawFn, of: list[GPU], index: int) -> Notebook:
         gaps=tuple(draw(st.lists(st.sampled_from([1.0, 60.0, 4000.0]), max_size=4))),
         parked_bytes=2.0 * GIB * count if state == "parked" else 0.0,
         on={
-            uuid: Held(lease=lease, share=0.1 if lease else 0.0, target=0.1 if lease else NAN, memory_used=used)
+            uuid: Held(
+                lease=lease, share=0.1 if lease else 0.0, target=0.1 if lease else NAN, memory_used=used, steady=steady
+            )
             for uuid in here[:count]
         }
         if placed
