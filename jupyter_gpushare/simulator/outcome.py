@@ -25,7 +25,7 @@ class Outcome:
     at_once : (C,) its devices were granted the moment it was submitted; memory that comes back is part of the delay
     done_s : (S,) work done, in seconds alone
     first_grant : (S,) when it first had a device
-    held_s, busy_s, joules : over all devices
+    held_s, computing_s, busy_s, joules : over all devices: under a lease, with anybody computing, time in use, energy
     lost, refused : sessions
     """
 
@@ -44,13 +44,14 @@ class Outcome:
         self.seen = np.zeros(cells, np.bool_)
         self.done_s = np.zeros(len(scripts))
         self.first_grant = np.full(len(scripts), math.nan)
-        self.held_s = self.busy_s = self.joules = 0.0
+        self.held_s = self.computing_s = self.busy_s = self.joules = 0.0
         self._idle_w = float(on.devices.power_idle_w.sum())
         self.lost, self.refused = set[int](), set[int]()
         self.parks = self.moves = self.failed = 0
 
-    def pass_time(self, dt_s: float, *, held: int, busy: float, watts: float) -> None:
+    def pass_time(self, dt_s: float, *, held: int, computing: int, busy: float, watts: float) -> None:
         self.held_s += dt_s * held
+        self.computing_s += dt_s * computing
         self.busy_s += dt_s * busy
         self.joules += dt_s * (self._idle_w + watts)
 

@@ -20,11 +20,11 @@ from .cluster import Cluster, cluster
 from .costs import COSTS, Costs
 from .metrics import Metrics
 from .outcome import Outcome, figures
-from .script import Script, Workload
+from .script import Workload
 from .speeds import Speeds
-from .world import World
+from .world import SETTLED_S, World
 
-OPEN, CELL, END, PARKED_NOW, RESUMED, WAKE, CLOSE = range(7)
+OPEN, CELL, END, PARKED_NOW, RESUMED, WAKE, CLOSE, SETTLED = range(8)
 ROUNDS = 50  # a policy that frees something in so many answers to one event is not going to end
 RUNGS = ("trim", "unbind", "park", "stop")
 
@@ -97,6 +97,7 @@ class Engine:
             PARKED_NOW: self.parked,
             RESUMED: self.resumed,
             CLOSE: self.close,
+            SETTLED: self.settled,
         }
 
     def run(self) -> None:
@@ -126,7 +127,10 @@ class Engine:
 
     def advance(self, now: float) -> None:
         dt, self.now = now - self.now, now
-        self.outcome.pass_time(dt, held=self.world.held, busy=self.speeds.busy, watts=self.speeds.watts)
+        speeds = self.speeds
+        self.outcome.pass_time(
+            dt, held=self.world.held, computing=speeds.computing, busy=speeds.busy, watts=speeds.watts
+        )
 
     # --- what sessions do -----------------------------------------------------------------------------------------
 
@@ -188,9 +192,16 @@ class Engine:
         asks.state[session], asks.bursting[session], asks.gated[session] = ACTIVE, True, False
         asks.waiting_since[session] = asks.idle_since[session] = math.nan
         self.running[session], self.blocked_since[session] = k, math.nan
+        world.burst_since[session] = self.now
         self.left[session], self.since[session], self.began[session] = work, self.now, self.now
         self.outcome.started(session, k, self.now)
         self.change_speeds(self.speeds.start(session))
+        if self.policy.shares and work > SETTLED_S:
+            self.at(self.now + SETTLED_S, SETTLED, session)
+
+    def settled(self, session: int) -> None:
+        """What its burst uses is known, so what it leaves may be lent."""
+        self.ask |= self.world.sessions.bursting[session] and self.world.anyone_waits()
 
     def end(self, session: int) -> None:
         """Its cell may be done; a speed that changed meanwhile has another event."""
@@ -379,10 +390,11 @@ class Engine:
         return True
 
     def stop(self, session: int, decision: model.StopKernel) -> bool:
-        """Its kernel is ended and started anew: what was in it is gone."""
+        """Its kernel is ended, and started anew with its next cell: what was in it is gone."""
+        if self.world.sessions.context[session]:
+            self.outcome.lost.add(session)
         self.world.leave(session)
         self.world.sessions.state[session] = NONE
-        self.outcome.lost.add(session)
         self.retry()
         return True
 

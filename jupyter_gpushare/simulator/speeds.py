@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 from .cluster import REFERENCE
 from .costs import Costs
 from .script import Script
@@ -49,6 +48,7 @@ class Speeds:
         self.on: list[list[int]] = [[] for _ in range(have.tflops.size)]  # sessions that compute on each device
         self._there: list[dict[int, float]] = [{} for _ in range(have.tflops.size)]
         self._speed: dict[int, float] = {}  # of everyone who computes, its slowest device's
+        self.computing = 0  # devices on which anybody computes
         self.busy, self.watts = 0.0, 0.0  # device time in use, and watts beyond idle, over all devices
 
     def alone(self, session: int, device: int) -> tuple[float, float, float]:
@@ -66,6 +66,7 @@ class Speeds:
         """It computes from now on. Returns the new speed of everyone whose speed this may change, itself included."""
         devices = self.world.on[session][: self._uses[session]]
         for device in devices:
+            self.computing += not self.on[device]
             self.on[device].append(session)
         return self.update(devices)
 
@@ -74,6 +75,7 @@ class Speeds:
         devices = self.world.on[session][: self._uses[session]]
         for device in devices:
             self.on[device].remove(session)
+            self.computing -= not self.on[device]
             del self._there[device][session]
         self._speed.pop(session, None)
         first = int(self.world.first[session])

@@ -12,13 +12,27 @@ import numpy as np
 from ..core import fairness
 from ..core.elastic import smooth
 from ..core.probe import UNKNOWN, Belief, Burst, observe
-from ..core.state import BOUND, BURSTY, DEAD, IDLE, NONE, WAITING, Devices, Placements, Sessions, State, Users
+from ..core.state import (
+    BOUND,
+    BURSTY,
+    DEAD,
+    IDLE,
+    NONE,
+    SETTLED_WINDOWS,
+    WAITING,
+    Devices,
+    Placements,
+    Sessions,
+    State,
+    Users,
+)
 from ..model import HORIZONS
 from .cluster import Cluster
 from .script import Script
 
 GAPS = 16  # as many as the broker keeps
 USE_WINDOW_S = 30.0  # smoothing of what is measured, as the broker's
+SETTLED_S = SETTLED_WINDOWS * USE_WINDOW_S
 _KIND = {"compute": 1.0, "data": 0.0, "mixed": 0.5}
 
 
@@ -33,6 +47,7 @@ class World:
     leases : (D,) how many leases each device carries
     held : devices that carry any
     computed, moved : (D,) fractions of its time and bandwidth in use now
+    burst_since : (S,) when the burst that runs began
     using : for each slot, the fraction of its device's time that its session computes now
     """
 
@@ -59,6 +74,7 @@ class World:
         self.on: list[list[int]] = [[] for _ in scripts]
         self.leases, self.held = [0] * here.shape[1], 0
         self.computed, self.moved = np.zeros(here.shape[1]), np.zeros(here.shape[1])
+        self.burst_since = np.full(size, np.nan)
         self.using = np.zeros(int(self.first[-1]))
         self.beliefs: list[Belief] = [UNKNOWN] * size
         self._worth = fairness.worth(self.devices)
@@ -95,6 +111,7 @@ class World:
         devices.power_w[:] = devices.power_idle_w + self.computed * (devices.power_limit_w - devices.power_idle_w)
         placed = np.flatnonzero(slots.lease)
         slots.use[placed] = smooth(slots.use[placed], self.using[placed], dt_s, USE_WINDOW_S)
+        self._settle(now)
         waiting = self.sessions.waiting_since == self.sessions.waiting_since
         self.users.usage[:] = fairness.decay(self.users.usage, dt_s, half_life_s)
         if waiting.any():
@@ -108,6 +125,12 @@ class World:
                 wanted[device],
                 dt_s,
             )
+
+    def _settle(self, now: float) -> None:
+        """What bursts use is known once they have lasted for some windows."""
+        slots = self.slots
+        young = now - self.burst_since < SETTLED_S - 1e-6
+        slots.steady[:] = np.where(self.sessions.bursting & ~young, 1.0, np.nan)[slots.session] * slots.use
 
     # --- sessions come, are given devices, and go ---------------------------------------------------------------
 
@@ -268,7 +291,7 @@ def _asleep(scripts: tuple[Script, ...], user: np.ndarray) -> Sessions:
 
 
 def _no_placements(size: int, session: np.ndarray) -> Placements:
-    unknown = [np.full(size, np.nan) for _ in range(4)]
+    unknown = [np.full(size, np.nan) for _ in range(5)]
     return Placements(
         session=session,
         device=np.full(size, -1, dtype=np.int64),
@@ -279,4 +302,5 @@ def _no_placements(size: int, session: np.ndarray) -> Placements:
         share_since=unknown[1],
         use=unknown[2],
         memory_used=unknown[3],
+        steady=unknown[4],
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...core.room import sum_at
-from ...core.state import IDLE, PARKED, Bools, Floats, Ints, State
+from ...core.state import BOUND, IDLE, PARKED, Bools, Floats, Ints, State
 from ...model import Decision, ParkSession, Place, ResumeSession, StopKernel
 
 EPS = 1e-6
@@ -62,7 +62,7 @@ class Culler:
 
     def decide(self, state: State, now: float) -> list[Decision]:
         asks = state.sessions
-        idle = _idle_holders(state)
+        idle = _idle_holders(state)  # light cells are not simulated, so a kernel is as idle as its GPU
         old = idle[asks.idle_since[idle] + self.after_s <= now + EPS]
         ended: list[Decision] = [StopKernel(session=asks.id[session], why="idle") for session in old.tolist()]
         return ended or list(_reserve(state, whole=True, spread=False))
@@ -180,7 +180,7 @@ def _idle_holders(state: State) -> Ints:
     asks, held = state.sessions, state.placements
     holds = np.zeros(len(asks.id), np.bool_)
     holds[held.session[held.lease]] = True
-    return np.flatnonzero(holds & (asks.state == IDLE) & ~asks.gated)
+    return np.flatnonzero(holds & np.isin(asks.state, (IDLE, BOUND)) & ~asks.gated)
 
 
 def _devices(state: State, session: int) -> Ints:

@@ -52,7 +52,9 @@ class Ours:
         cost_s = np.bincount(held.session, np.nan_to_num(cost), holds.size)[rows]
         cost_s = np.where(asks.context[rows], cost_s, np.where(asks.whole[rows], WHOLE_S, 0.0))
         due = now + reclaim.due_in(asks, rows, cost_s, now, self.policy)
-        times = [due, due - self.policy.warn_before_s, asks.warned_until[rows], waiting + PATIENCE_S]
-        future = np.concatenate(times)
+        warned = asks.warned_until[rows]
+        next_rung = np.where(np.isnan(warned), due - self.policy.warn_before_s, np.fmax(due, warned))
+        bare = ~asks.context[rows]  # unbound without notice
+        future = np.concatenate([np.where(bare, due, next_rung), waiting + PATIENCE_S])
         future = future[np.isfinite(future) & (future > now + 1e-6)]
         return float(future.min(initial=math.inf))

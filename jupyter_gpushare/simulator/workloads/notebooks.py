@@ -1,7 +1,7 @@
 """A month of notebooks: sessions with bursts of training cells, fitted to Adobe's sessions of June 2021.
 
-Three levels. A session belongs to one of four classes by how many cells it trains in; the class gives when its first one
-comes, how much of the time left it spans, and the mixtures its cells, gaps and bursts are drawn from. Cells come in
+Three levels. A session belongs to one of four classes by how many cells it trains in; the class gives when its first
+one comes, how much of the time left it spans, and the mixtures its cells, gaps and bursts are drawn from. Cells come in
 bursts; between bursts lies at least an hour. Light cells, between the training ones, never use a GPU: they are not
 simulated. A mixture is a tuple of (weight, median, log standard deviation) of lognormals.
 """
@@ -95,9 +95,9 @@ MEMORY_GIB = (8.0, 0.9)  # median and log standard deviation on each device whil
 MEMORY_MOST = 0.9  # of its share of the device, at most
 SESSIONS_PER_USER = 2  # assumed
 
-# While a cell trains, the fraction of its device's time and bandwidth it uses: compute-bound models 95 to 100 % at 62 to
-# 87 %, light ones 5 to 15 % at up to 10 % (the kinds that Hu et al., Lucid, ASPLOS 2023, profiled). How many sessions
-# are light is assumed: a quarter. A share below one device was asked for because that is what it uses.
+# While a cell trains, the fraction of its device's time and bandwidth it uses: compute-bound models 95 to 100 % at 62
+# to 87 %, light ones 5 to 15 % at up to 10 % (the kinds that Hu et al., Lucid, ASPLOS 2023, profiled). How many are
+# light is assumed: a quarter. A share below one device was asked for because that is what it uses.
 LIGHT = 0.25
 
 
