@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from jupyter_gpushare.demo.servers import serving
+from tests.standin import nvml as standin
+
+pytestmark = pytest.mark.alone
 
 OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 GIB, MIB = 2**30, 2**20
-
-_spec = importlib.util.spec_from_file_location("standin_nvml", Path(__file__).parents[1] / "standin" / "nvml.py")
-standin = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(standin)
 
 NVITOP = """
 import json
 from nvitop import Device, NA
 
-pytestmark = pytest.mark.alone
 plain = lambda value: None if value is NA else value
 print(json.dumps([
     {"uuid": plain(d.uuid()), "name": plain(d.name()), "total": plain(d.memory_total()), "used": plain(d.memory_used()),
