@@ -11,6 +11,7 @@ SAY := @printf '\n\033[1m== %s\033[0m\n'
 FRONT_END := $(shell find labextension/src labextension/style labextension/schema -type f 2>/dev/null) labextension/package.json
 
 export JUPYTER_PLATFORM_DIRS := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test lint types unit front-end browser wheel clean help
@@ -42,7 +43,7 @@ unit: $(VENV)/installed-test
 
 front-end: $(VENV)/installed-test
 	$(SAY) '4/6 TypeScript: eslint, prettier, stylelint, jest'
-	@cd labextension && ../$(BIN)/jlpm lint:check && ../$(BIN)/jlpm test
+	@cd labextension && jlpm lint:check && jlpm test
 
 wheel: $(VENV)/installed-test
 	$(SAY) '5/6 The wheel: built, inspected, installed without Node.js'
@@ -56,7 +57,7 @@ browser: $(VENV)/installed-test
 # The front end is built once per change of its sources; pip's build hook would reuse a stale bundle.
 jupyter_gpushare/labextension/package.json: $(FRONT_END) labextension/yarn.lock | $(VENV)/tools
 	$(SAY) 'Building the JupyterLab extension (a minute the first time)'
-	@cd labextension && ../$(BIN)/jlpm install && ../$(BIN)/jlpm build:prod
+	@cd labextension && { jlpm install >../$(VENV)/jlpm.log 2>&1 || { cat ../$(VENV)/jlpm.log; exit 1; }; } && jlpm build:prod
 	@touch $@
 
 $(VENV)/tools:
