@@ -73,9 +73,14 @@ def plan(
     beside : (N, N, K) speed of the row's job beside the column's, 0: they do not fit; None: nobody shares devices
     before : the plan of the last round, from which to start where all jobs are of one size
     """
-    if gpus.size == 0:
-        return Plan(np.empty(0, np.int64), np.empty(0, np.int64))
-    climb = _climb_of(urgent * gpus**WIDE, speed, gpus, capacity, beside)
+    worth = urgent * gpus**WIDE
+    there = np.flatnonzero(capacity > 0)
+    if beside is None and there.size <= 1:  # nothing to choose but who runs
+        kind = np.full(gpus.size, WAITS)
+        for k in there.tolist():
+            kind[_first_fit(worth * speed[:, k] / gpus, gpus, int(capacity[k]))] = k
+        return Plan(kind, np.full(gpus.size, ALONE))
+    climb = _climb_of(worth, speed, gpus, capacity, beside)
     if before is not None and (gpus == gpus[0]).all():
         _take_over(climb, before)
     _fill(climb)
@@ -102,6 +107,18 @@ class _Climb:
     free: Ints
     kind: Ints
     partner: Ints
+
+
+def _first_fit(density: Floats, gpus: Ints, free: int) -> list[int]:
+    """Rows that get devices, best first; those that do not fit are passed over."""
+    chosen: list[int] = []
+    for job in np.argsort(-density, kind="stable").tolist():
+        if free == 0:
+            break
+        if gpus[job] <= free and density[job] > 0:
+            chosen.append(job)
+            free -= int(gpus[job])
+    return chosen
 
 
 def _climb_of(worth: Floats, speed: Floats, gpus: Ints, capacity: Ints, beside: Floats | None) -> _Climb:

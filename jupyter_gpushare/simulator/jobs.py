@@ -141,7 +141,12 @@ class Outcome:
     rounds: int
 
 
-def run(workload: Workload, policy: Policy) -> Outcome:
+def run(workload: Workload, policy: Policy) -> Metrics:
+    """The workload's metrics under a policy."""
+    return measure(workload, simulate(workload, policy))
+
+
+def simulate(workload: Workload, policy: Policy) -> Outcome:
     """Runs the workload until its measured jobs have ended.
 
     Raises

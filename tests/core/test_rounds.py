@@ -89,6 +89,11 @@ def test_an_earlier_plan_is_only_a_start(case: dict) -> None:
         assert (devices_taken(case, plan(**case, before=absurd)) <= case["capacity"]).all()
 
 
+def test_a_round_without_jobs_is_an_empty_plan() -> None:
+    made = plan(np.zeros(0), np.zeros((0, 2)), np.zeros(0, np.int64), np.array([1, 1]))
+    assert made.kind.size == made.partner.size == 0
+
+
 def test_alone_on_one_kind_the_most_urgent_jobs_run() -> None:
     urgent = np.array([0.1, 0.9, 0.5, 0.7])
     made = plan(urgent, np.ones((4, 1)), np.ones(4, np.int64), np.array([2]))

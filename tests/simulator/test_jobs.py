@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_gpushare.core.rounds import ALONE, WAITS, Plan
 from jupyter_gpushare.errors import BadDemand
-from jupyter_gpushare.simulator.jobs import Jobs, Round, Speeds, Workload, measure, run
+from jupyter_gpushare.simulator.jobs import Jobs, Round, Speeds, Workload, run, simulate
 from jupyter_gpushare.simulator.policies.jobs import POLICIES
 from jupyter_gpushare.simulator.workloads import DATA
 from jupyter_gpushare.simulator.workloads import jobs as workloads
@@ -61,13 +61,13 @@ def traces() -> Path:
 
 
 def test_a_job_ends_within_a_round_and_frees_its_devices_at_the_rounds_end() -> None:
-    outcome = run(workload([0.0, 0.0], [150.0, 50.0]), first_come)
+    outcome = simulate(workload([0.0, 0.0], [150.0, 50.0]), first_come)
     assert outcome.end_s.tolist() == [150.0, 200.0]  # the second round is cut short: everybody in it has ended
     assert outcome.first_s.tolist() == [0.0, 150.0]
 
 
 def test_a_job_joins_at_the_round_after_its_arrival_and_idle_time_is_skipped() -> None:
-    outcome = run(workload([0.0, 30.0, 5000.0], [100.0, 10.0, 10.0]), first_come)
+    outcome = simulate(workload([0.0, 30.0, 5000.0], [100.0, 10.0, 10.0]), first_come)
     assert outcome.first_s.tolist() == [0.0, 100.0, 5000.0]
     assert outcome.makespan_s == 5010.0
     assert outcome.device_s == 120.0
@@ -81,14 +81,14 @@ def test_a_job_that_did_not_run_in_the_round_before_loses_the_restart() -> None:
         kind[next(turns) if seen.job.size > 1 else 0] = 0
         return Plan(kind, np.full(seen.job.size, ALONE))
 
-    outcome = run(workload([0.0, 0.0], [200.0, 90.0], restart_s=20.0), policy)
+    outcome = simulate(workload([0.0, 0.0], [200.0, 90.0], restart_s=20.0), policy)
     # job 1's only round is shorter than the others and is not charged; job 0 comes back and loses 20 s
     assert outcome.end_s.tolist() == [310.0, 190.0]
     assert outcome.restarts == 2
 
 
 def test_two_on_a_device_run_at_their_measured_speeds_and_count_it_once() -> None:
-    outcome = run(workload([0.0, 0.0], [60.0, 60.0]), lambda seen: Plan(np.array([0, 0]), np.array([1, 0])))
+    outcome = simulate(workload([0.0, 0.0], [60.0, 60.0]), lambda seen: Plan(np.array([0, 0]), np.array([1, 0])))
     assert outcome.end_s.tolist() == [100.0, 100.0]
     assert outcome.device_s == 100.0
 
@@ -105,14 +105,14 @@ def test_a_policy_that_runs_nothing_is_found_out() -> None:
 
 def test_measures_are_over_the_window_and_fairness_only_over_whole_traces() -> None:
     case = workload([0.0, 0.0], [100.0, 100.0])
-    found = measure(case, run(case, first_come))
+    found = run(case, first_come)
     assert found["jct_mean_s"] == 150.0
     assert found["queue_mean_s"] == 50.0
     assert found["utilization"] == 1.0
     assert found["ftf_worst"] == 1.0  # two jobs a device: twice the time alone is fair
     assert found["completed_per_hour"] == 36.0
     part = replace(case, window=(0, 1))
-    assert measure(part, run(part, first_come))["ftf_worst"] is None
+    assert run(part, first_come)["ftf_worst"] is None
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
@@ -124,7 +124,7 @@ def test_every_policy_finishes_jobs_of_several_sizes(name: str) -> None:
         rng.choice([1, 1, 2, 4], 25).tolist(),
         capacity=4,
     )
-    outcome = run(case, POLICIES[name](0))
+    outcome = simulate(case, POLICIES[name](0))
     assert not np.isnan(outcome.end_s).any()
     assert outcome.device_s <= 4 * outcome.makespan_s + 1e-6
 
@@ -181,12 +181,12 @@ def test_run_times_alone_are_the_ones_the_authors_counted(traces: Path) -> None:
 @pytest.mark.parametrize(("name", "published"), [("max-min", 11_274.0), ("finish-time-fair", 11_302.0)])
 def test_baselines_give_the_published_completion_time(traces: Path, name: str, published: float) -> None:
     case = workloads.load("shockwave-120", traces)
-    assert measure(case, run(case, POLICIES[name](0)))["jct_mean_s"] == pytest.approx(published, rel=0.10)
+    assert run(case, POLICIES[name](0))["jct_mean_s"] == pytest.approx(published, rel=0.10)
 
 
 def test_ours_is_better_than_every_published_policy_in_both_respects(traces: Path) -> None:
     case = workloads.load("shockwave-120", traces)
-    found = measure(case, run(case, POLICIES["gpushare"](0)))
+    found = run(case, POLICIES["gpushare"](0))
     assert found["jct_mean_s"] < 9_655
     assert found["ftf_worst"] < 1.78
 
