@@ -82,6 +82,8 @@ class Broker:
             asyncio.create_task(self.streams.run(), name="gpushare-streams"),
             asyncio.create_task(self._housekeeping(), name="gpushare-housekeeping"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(_told)
         self.touch()
 
     async def stop(self) -> None:
@@ -248,3 +250,9 @@ class Broker:
         self.ledger.usage_saved(
             {user: state.usage_of(self.cluster, user, self.policy, now) for user in self.cluster.usage}
         )
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    """A task of the broker's life that ends by a bug says so at once, not when the broker stops."""
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("%s ended; restart this server", task.get_name(), exc_info=task.exception())
