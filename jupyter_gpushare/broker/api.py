@@ -120,7 +120,7 @@ def check_role(route: Route, caller: Caller) -> None:
     """Raises NotAllowed. Whose session it is, is checked where the session is looked up."""
     if route.role == "admin" and not caller.admin:
         raise NotAllowed("Only an admin may do this.")
-    if route.role == "server" and caller.role != "server" and not caller.admin:
+    if route.role == "server" and caller.role != "server":
         raise NotAllowed("Only a single-user server may say this.")
     if route.role == "kernel" and caller.role == "user":
         raise NotAllowed("Only the session's own kernel may say this.")

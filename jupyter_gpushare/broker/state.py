@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def transfer_s(cluster: Cluster, settings: Settings, places: tuple[str, ...], se
             if other is not None and cluster.server_of(other) not in (None, server):
                 return math.nan
         else:
-            homes = [copies for prefix, copies in settings.data.items() if name.startswith(prefix)]
+            homes = [copies for prefix, copies in settings.data.items() if PurePosixPath(name).is_relative_to(prefix)]
             if homes and not any(server in copies for copies in homes):
                 return math.nan
     return 0.0

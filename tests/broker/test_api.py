@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from jupyter_gpushare.broker.bodies import parsed
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.broker.records import Cluster, DeviceRecord, Placement, ServerRecord, Session
+from jupyter_gpushare.broker.state import transfer_s
 from jupyter_gpushare.broker.stream import diff
 from jupyter_gpushare.broker.verbs import Ask
 from jupyter_gpushare.core.policy import Policy
@@ -69,6 +71,24 @@ async def test_only_owners_and_admins_may_touch_a_session(world):
     assert (await w.call("POST", "sessions/k1/release", ADMIN))["state"] == "none"
     assert ("bob", "POST sessions/{id}/park", "not_allowed") in w.ledger.audits
     assert ("root", "POST sessions/{id}/release", "ok") in w.ledger.audits
+
+
+async def test_an_admin_does_not_speak_as_a_server_or_a_kernel(world):
+    w = await world()
+    await w.kernel("k1")
+    for what, body in (("ended", {"why": "cleanup"}), ("burst", {"phase": "start"}), ("hello", {})):
+        with pytest.raises(NotAllowed):
+            await w.call("POST", f"sessions/k1/{what}", ADMIN, body)
+    assert w.broker.cluster.sessions["k1"].live
+
+
+@pytest.mark.parametrize(
+    ("path", "far"), [("/data/x", True), ("/data/x/part-1", True), ("/data/xyz", False), ("/data", False)]
+)
+def test_data_lies_below_the_folder_that_the_admin_named_and_not_beside_it(path, far):
+    settings = Settings(data={"/data/x": ("alpha",)})
+    assert math.isnan(transfer_s(Cluster(), settings, (f"data:{path}",), "beta")) == far
+    assert transfer_s(Cluster(), settings, (f"data:{path}",), "alpha") == 0.0
 
 
 async def test_a_kernel_stops_no_other_session_of_its_user(world):
