@@ -98,7 +98,6 @@ class Session:
     belief: Belief = UNKNOWN
     memory_peak: int | None = None
     pinned_until: float | None = None
-    protected_until: float | None = None
     unparkable_until: float | None = None
     unparkable_why: str = ""
     warned: Rung | None = None
