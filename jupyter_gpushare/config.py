@@ -118,7 +118,7 @@ class GPUShare(Configurable):
     broker_url = Text(
         "",
         help="""
-        The broker to ask. Empty: the machine's shared broker if its socket is there, else one in this server.
+        The broker to ask. Empty: this user's on this machine if one runs, else one in this server.
         Otherwise a broker's base URL (`https://…/services/gpushare/`) or `unix:///run/gpushare/broker.sock`.
         """,
     )
