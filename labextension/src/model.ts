@@ -109,6 +109,11 @@ export class GPUShareModel implements IGPUShareModel {
           this._set({ ...EMPTY, kind: 'absent' });
           return;
         }
+        if (push) {
+          push = false; // something may stand between us and the stream only: does `status` answer?
+          continue;
+        }
+        push = true;
         const wait = 1000 * Math.min(2 ** failures, MAX_WAIT_S);
         failures += 1;
         this._set({ ...this._snapshot, kind: 'gone', nextTry: Date.now() + wait });

@@ -93,8 +93,11 @@ export function neighbours(status: IStatus, session: ISession): number {
   return Math.max(
     0,
     ...session.devices.map(part => {
-      const mine = mySessionsOn(status, part.uuid).filter(other => other.id !== session.id).length;
-      return mine + (place(status, part.uuid)?.device.other_shares.length ?? 0);
+      const mine = mySessionsOn(status, part.uuid).filter(other => other.id !== session.id);
+      const found = place(status, part.uuid);
+      const others = found ? othersOn(status, found.device) : [];
+      // With the admin scope a session of somebody else is itself one of the others.
+      return mine.length + others.length - (session.mine || part.share === 0 ? 0 : 1);
     })
   );
 }
@@ -103,6 +106,15 @@ export function mySessionsOn(status: IStatus, uuid: string): ISession[] {
   return Object.values(status.sessions).filter(
     session => session.mine && session.devices.some(part => part.uuid === uuid)
   );
+}
+
+/** What others hold of a device: nameless shares, and with the admin scope their sessions instead. */
+export function othersOn(status: IStatus, device: IDevice): number[] {
+  const named = Object.values(status.sessions)
+    .filter(session => !session.mine)
+    .flatMap(session => session.devices.filter(part => part.uuid === device.uuid))
+    .map(part => part.share);
+  return [...named, ...device.other_shares].filter(share => share > 0);
 }
 
 /** Somebody waits besides this session. */

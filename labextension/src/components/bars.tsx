@@ -2,7 +2,7 @@
 import { percent } from '../format';
 import { progress } from '../states';
 import { IDevice, ISession } from '../tokens';
-import { IMoment, isForeign, meanOf, mySessionsOn, unmanaged } from '../view';
+import { IMoment, isForeign, meanOf, mySessionsOn, othersOn, unmanaged } from '../view';
 import { useMoment, useUi } from './context';
 import { vars } from './marks';
 
@@ -38,6 +38,7 @@ export function ShareBar({
       aria-valuenow={Math.round(100 * now)}
       aria-valuetext={text}
       title={text}
+      data-others={!session.mine || undefined}
       data-hatched={moving || snapshot.kind === 'gone' || undefined}
     >
       {(shares.length > 0 ? shares : [0]).map((share, place) => (
@@ -100,8 +101,7 @@ export function slices(device: IDevice, { status }: IMoment): ISlice[] {
     .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
     .filter(share => share > 0)
     .map((share): ISlice => ({ kind: 'mine', share }));
-  const others = [...device.other_shares]
-    .filter(share => share > 0)
+  const others = othersOn(status, device)
     .sort((a, b) => b - a)
     .map((share): ISlice => ({ kind: 'others', share }));
   const bytes = isForeign(device) ? unmanaged(device) : null;

@@ -117,19 +117,20 @@ function facts(
   moment: IMoment,
   say: ReturnType<typeof useUi>['trans']
 ): [string, string][] {
+  const bytes = sumOf(session, part => part.memory_used);
   const used: [string, string] = [
     say.__('GPU memory'),
-    memory(sumOf(session, part => part.memory_used))
+    bytes === 0 ? say.__('nothing yet') : memory(bytes)
   ];
   const cost: [string, string] = [say.__('Charged'), charged(session.charged_gpu_s)];
   const span = (value: number | null): string => (value === null ? '–' : exactSpan(value, say));
   switch (look) {
     case 'waiting': {
-      const { gpus, memory: bytes } = session.demand;
+      const { gpus, memory: least } = session.demand;
       const asked =
         gpus < 1 ? say.__('%1 of a GPU', percent(gpus)) : say._n('%1 GPU', '%1 GPUs', gpus);
       return [
-        [say.__('Asked for'), bytes ? `${asked}, ${memory(bytes)}` : asked],
+        [say.__('Asked for'), least ? `${asked}, ${memory(least)}` : asked],
         [say.__('Waiting'), span(running(session, 'waiting_s', moment))],
         cost
       ];
