@@ -227,6 +227,8 @@ def _sessions(
         warned_until=_floats(session.warned_until for session in sessions),
         gaps=_gaps(sessions),
         parked_bytes=_floats(session.parked_bytes or 0 for session in sessions),
+        cpus=_floats(demand.cpus for demand in demands),
+        host_memory=_floats(demand.host_memory for demand in demands),
     )
 
 

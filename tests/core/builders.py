@@ -91,6 +91,8 @@ class Notebook:
     warned_until: float = NAN
     gaps: tuple[float, ...] = ()
     parked_bytes: float = 0.0
+    cpus: float = NAN
+    host_memory: float = NAN
     on: str | dict[str, Held] = field(default_factory=dict)
     lease: bool = False
     borrowed: bool = False
@@ -205,6 +207,8 @@ class World:
                         "protected_until",
                         "warned_until",
                         "parked_bytes",
+                        "cpus",
+                        "host_memory",
                     ]
                 },
             ),

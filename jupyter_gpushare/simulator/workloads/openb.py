@@ -96,8 +96,12 @@ def load(name: str, data: Path, cluster: str | None = None) -> Trace:
     return Trace(read_servers(nodes), *read_demands(pods))
 
 
-def arriving(trace: Trace, seed: int, until: float = UNTIL) -> Trace:
-    """The published arrivals: the list shuffled, then more of it drawn with replacement, up to `until` x capacity."""
+def arriving(trace: Trace, seed: int, until: float = UNTIL, order: int = 0) -> Trace:
+    """The published arrivals: the list shuffled, then more of it drawn with replacement, up to `until` x capacity.
+
+    The servers' order, by which policies settle ties, is drawn once per run as well: in the published runs names got
+    a prefix by chance. `order` draws another one for the same arrivals.
+    """
     rng = np.random.default_rng(seed)
     wanted = until * MILLI * int(trace.servers.gpus.sum())
     demands = rng.permutation(trace.demands)
@@ -107,7 +111,8 @@ def arriving(trace: Trace, seed: int, until: float = UNTIL) -> Trace:
         demands = np.concatenate([demands, more])
         each = (trace.shapes.count * trace.shapes.milli)[demands]
     last = int(np.searchsorted(np.cumsum(each), wanted))
-    return replace(trace, demands=demands[: last + 1])
+    names = np.random.default_rng([seed, order]).permutation(len(trace.servers.name))
+    return replace(trace, servers=trace.servers.in_order(names), demands=demands[: last + 1])
 
 
 def read_servers(path: Path) -> Servers:
