@@ -82,17 +82,25 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         return self.gpus >= 1 or (self.exclusive and self.gpus > 0)
 
 
+LARGEST = 2**63  # what an array and a database column of whole numbers hold
+MOST_GPUS = 65536  # more than any cluster has
+
+
 def checked(demand: Demand) -> Demand:
     """The same demand, if every field is usable. Raises BadDemand naming the field, its value and what is allowed."""
     gpus = demand.gpus
     if not math.isfinite(gpus) or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise BadDemand(f"gpus: {gpus!r} is not usable; allowed are 0, a fraction below 1, or a whole number.")
+    if gpus > MOST_GPUS:
+        raise BadDemand(f"gpus: {gpus!r} is not usable; at most {MOST_GPUS} can be asked for.")
     if demand.gpus_max is not None and (gpus < 1 or demand.gpus_max < gpus):
         raise BadDemand(f"gpus_max: {demand.gpus_max!r} needs a whole gpus of at least 1 and at most gpus_max.")
     for field in ("memory", "duration_s", "cpus", "host_memory"):
         value = getattr(demand, field)
         if value is not None and (not math.isfinite(value) or value <= 0):
             raise BadDemand(f"{field}: {value!r} is not usable; it must be greater than 0.")
+        if value is not None and value >= LARGEST:
+            raise BadDemand(f"{field}: {value!r} is not usable; it must be below 2**63.")
     for place in demand.near:
         if not place.startswith(("session:", "data:")) or place.endswith(":"):
             raise BadDemand(f"near: {place!r} is not usable; use session:<id> or data:<path>.")

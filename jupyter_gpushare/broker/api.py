@@ -5,6 +5,7 @@ Doors authenticate and build a `Caller`; roles and ownership are checked here an
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ from .status import DeviceView, SessionView, Status
 
 if TYPE_CHECKING:
     from .broker import Broker
+
+LATEST_S = 253402300800.0  # the year 10000, which no calendar of Python or a database has
 
 Role = Literal["user", "kernel", "server", "admin"]
 
@@ -206,9 +209,12 @@ async def get_history(request: Request) -> History:
     def instant(name: str) -> float | None:
         text = request.query.get(name)
         try:
-            return None if text is None else float(text)
+            at = None if text is None else float(text)
         except ValueError:
-            raise BadDemand(f"{name}: {text!r} is not a number of seconds since 1970.") from None
+            at = math.nan
+        if at is not None and not 0.0 <= at < LATEST_S:
+            raise BadDemand(f"{name}: {text!r} is not a number of seconds since 1970.")
+        return at
 
     query = HistoryQuery(session=session, user=user, since=instant("from"), until=instant("to"))
     return await request.broker.ledger.history(query)

@@ -22,6 +22,8 @@ def parsed(body: bytes, kind: type[Body], **fields: object) -> Body:
         raw = msgspec.json.decode(body or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadDemand(f"body: not JSON ({error}).") from None
+    except RecursionError:
+        raise BadDemand("body: nested deeper than is read.") from None
     if not isinstance(raw, dict):
         raise BadDemand("body: not a JSON object.")
     raw |= fields

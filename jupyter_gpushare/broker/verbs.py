@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Refused
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
-from ..units import parse_bytes, parse_seconds
+from ..units import format_bytes, parse_bytes, parse_seconds
 from . import room, words
 from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
@@ -71,6 +71,8 @@ def request(broker: Broker, session: Session, ask: Ask) -> None:
     _live(session)
     demand = demand_of(ask, session.demand)
     check_limit(broker, session.user, demand, without=session.id)
+    if ask.memory is not UNSET:
+        _check_memory(broker.cluster, demand)
     what = beyond_reach(broker.cluster, session, demand)
     if what is None:
         _change(broker, session, demand)
@@ -78,6 +80,16 @@ def request(broker: Broker, session: Session, ask: Ask) -> None:
         reserve(broker, session, demand)
     else:
         raise NeedsRestart(words.needs_restart(what))
+
+
+def _check_memory(cluster: Cluster, demand: Demand) -> None:
+    """Raises BadDemand for more memory than any device has: the next cell would wait for ever."""
+    totals = [record.seen.memory_total for record in cluster.devices.values()]
+    known = [total for total in totals if total is not None]
+    if demand.memory is None or not known or len(known) < len(totals) or demand.memory <= max(known):
+        return  # what an unread device has is unknown, not too little
+    asked, most = format_bytes(demand.memory), format_bytes(max(known))
+    raise BadDemand(f"memory: {asked} is more than any GPU here has; the largest has {most}.")
 
 
 def beyond_reach(cluster: Cluster, session: Session, demand: Demand) -> str | None:

@@ -39,6 +39,13 @@ ADMIN = Caller(user="root", admin=True)
         (b'{"memory": "20 parsecs"}', "memory: '20 parsecs' is not a size"),
         (b"[1]", "body: not a JSON object"),
         (b"{", "body: not JSON"),
+        (b"[" * 100_000, "body: nested deeper than is read"),
+        (b'{"gpus": 1e308}', "gpus: 1e+308 is not usable; at most 65536"),
+        (
+            b'{"memory": 99999999999999999999999999}',
+            "memory: 100000000000000004764729344 is not usable; it must be below",
+        ),
+        (b'{"memory": "81GiB"}', "memory: 81.0 GiB is more than any GPU here has; the largest has 80.0 GiB."),
         (b'{"near": ["x"]}', "near: 'x' is not usable"),
     ],
 )
@@ -48,6 +55,13 @@ async def test_a_request_that_cannot_be_used_names_the_field(world, body, said):
     with pytest.raises(BadDemand) as caught:
         await w.broker.call(ALICE, "POST", "sessions/k1/request", {}, body)
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("instant", ["1e400", "nan", "-1", "1e300", "x"])
+async def test_a_history_from_no_real_instant_is_refused_before_the_ledger_is_asked(world, instant):
+    w = await world()
+    with pytest.raises(BadDemand, match=r"to: .* is not a number of seconds since 1970"):
+        await w.broker.call(ALICE, "GET", "history", {"from": "0", "to": instant}, b"")
 
 
 async def test_only_owners_and_admins_may_touch_a_session(world):
