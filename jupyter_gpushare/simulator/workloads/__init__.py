@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ...errors import BadDemand
 
-Engine = Literal["arrivals", "jobs", "sessions"]
+Engine = Literal["packing", "jobs", "sessions"]
 
 DATA = Path("../shared/traces")  # where trace files are looked for, relative to the repository
 OPENB = "default cpu050 cpu100 cpu200 cpu250 gpushare40 gpushare60 gpushare80 gpushare100 gpuspec10 gpuspec20 gpuspec25"
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 _OPENB = "Alibaba 2023: demands arrive until the cluster is full, none leaves"
 
 WORKLOADS: dict[str, Entry] = {
-    **{f"openb-{name}": Entry("arrivals", "openb", f"{_OPENB} (list {name})") for name in OPENB.split()},
+    **{f"openb-{name}": Entry("packing", "openb", f"{_OPENB} (list {name})") for name in OPENB.split()},
     "shockwave-120": Entry("jobs", "jobs", "120 training jobs on 32 V100, batch sizes that change on the way"),
     "gavel-single": Entry("jobs", "jobs", "one-device jobs on 36 V100, 36 P100 and 36 K80"),
     "philly": Entry("jobs", "jobs", "Microsoft's training jobs of 2017"),
@@ -37,7 +37,7 @@ WORKLOADS: dict[str, Entry] = {
     "render-farm": Entry("sessions", "scenarios", "compute- and data-bound tasks mixed without regard"),
 }
 FORMATS: dict[str, Entry] = {
-    "openb": Entry("arrivals", "openb", "openb:PODS.csv, with --cluster openb:NODES.csv"),
+    "openb": Entry("packing", "openb", "openb:PODS.csv, with --cluster openb:NODES.csv"),
     "philly": Entry("jobs", "jobs", "philly:JOBS.csv"),
     "jobs": Entry("jobs", "jobs", "jobs:FILE.trace, with --throughputs FILE.json"),
     "sessions": Entry("sessions", "sessions", "sessions:BURSTS.csv"),
