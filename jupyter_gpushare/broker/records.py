@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..core.mix import Mix
 from ..core.probe import UNKNOWN, Belief
 from ..model import AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
 from .rows import LeaseRow
@@ -237,6 +238,7 @@ class Cluster:
     tickets: dict[tuple[str, str], str] = field(default_factory=dict)  # (origin, path) -> the session that has it
     reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
+    mix: Mix | None = None  # what is typically asked for, kept while it holds (broker/state.py)
 
     def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:
         """The sessions placed on a device."""

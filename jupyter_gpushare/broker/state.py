@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import PurePosixPath
 
 import numpy as np
 
 from ..core.fairness import decay
+from ..core.mix import Mix, Shape, renewed
 from ..core.policy import Policy
 from ..core.state import SETTLED_WINDOWS, Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
-from ..model import HORIZONS, STATES
+from ..model import HORIZONS, STATES, Demand
 from ..units import GIB
 from .port import Settings
 from .records import GAPS, Cluster, DeviceRecord, Session
@@ -64,6 +66,27 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         transfer_s=np.array(
             [[transfer_s(cluster, settings, places, server) for server in servers] for places in near], dtype=float
         ).reshape(len(near), len(servers)),
+        mix=_mix(cluster, sessions, models),
+    )
+
+
+def _mix(cluster: Cluster, sessions: list[Session], models: tuple[str, ...]) -> Mix | None:
+    """What the sessions that live ask for, taken for what typically comes; only where one keeps what it gets."""
+    if not any(session.demand.whole or session.demand.horizon == "long" for session in sessions):
+        return None
+    seen = Counter(_shape(session.demand, models) for session in sessions if session.demand.gpus > 0)
+    cluster.mix = renewed(cluster.mix, seen, models)
+    return cluster.mix
+
+
+def _shape(demand: Demand, models: tuple[str, ...]) -> Shape:
+    asked = demand.constraints.model
+    return Shape(
+        devices=demand.devices,
+        share=demand.guarantee,
+        cpus=_or(demand.cpus, 0.0),
+        host_memory=_or(demand.host_memory, 0.0),
+        models=None if asked is None else frozenset(name for name in models if asked.lower() in name.lower()),
     )
 
 
