@@ -47,7 +47,10 @@ def slices(loads: Mapping[str, Load]) -> dict[str, Slice]:
 
 
 def _water_fill(ceilings: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """Weighted max-min fair parts of 1, none above its ceiling."""
+    """Weighted max-min fair parts of 1, none above its ceiling.
+
+    Not the core's: a node imports nothing of it, and what a driver gives knows no guarantees.
+    """
     level, room, weight = 0.0, 1.0, sum(weights.values())
     parts: dict[str, float] = {}
     # Whoever needs least per weight is satisfied first; what they leave raises the level of the others.
