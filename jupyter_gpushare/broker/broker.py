@@ -205,7 +205,7 @@ class Broker:
         return self.rev
 
     def why(self, session: Session) -> Why:
-        """Why a session is where it is, as of now."""
+        """Why a session is where it is: what counted when it was placed there, else as of now."""
         now = self.clock()
         decided = tuple(
             {**plain(decision), "text": explain.WHY.get(decision.why, ""), "ago_s": round(max(0.0, now - at), 1)}
@@ -213,10 +213,11 @@ class Broker:
         )
         if not session.live or not session.wants:
             return Why(terms=(), alternatives=(), decided=decided)
+        chosen = session.place
+        if chosen is not None and chosen.terms and set(chosen.devices) == set(session.devices):
+            return Why(terms=chosen.terms, alternatives=chosen.alternatives, decided=decided)
         matrix = state.build(self.cluster, self.settings, self.policy, now)
         _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), self.policy)
-        if not alternatives and session.place is not None:
-            alternatives = session.place.alternatives  # its mask leaves no choice now
         return Why(terms=terms, alternatives=alternatives, decided=decided)
 
     # --- the ledger -------------------------------------------------------------------------------------------
