@@ -18,7 +18,7 @@ from .choose import choose, place
 from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
-from .room import EPS, need_of, reachable, restoring, sum_at
+from .room import EPS, least_of, need_of, reachable, restoring, sum_at
 from .room import RESUME_EXTRA as RESUME_EXTRA  # part of what this room says to others
 from .room import RESUME_LEAST as RESUME_LEAST
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
@@ -26,7 +26,6 @@ from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats
 PAIRS = (
     500_000  # sessions x devices scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
 )
-WORTHWHILE = 0.25  # of a device: with so much lent time a cell that asked for whole devices starts
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 
 
@@ -103,15 +102,15 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     if asks.whole[session]:
         open_ &= ~unmanaged
     mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
-    ahead = draft.ahead[devices]
+    ahead, ahead_lent = draft.ahead[devices], draft.ahead_lent[devices]
     if mine.size:
-        ahead[np.isin(devices, mine)] = 0.0  # its guarantee there is its own already
+        at = np.isin(devices, mine)
+        ahead[at] = ahead_lent[at] = 0.0  # its guarantee there is its own already
     own = open_ & (room.committed[devices] + ahead + guarantee <= 1.0 + EPS)
     computes = bool(asks.gated[session] or asks.bursting[session])
     if draft.parked[session] or (asks.whole[session] and not computes):
         return own, np.zeros_like(own)
-    least = min(guarantee, WORTHWHILE) if asks.whole[session] else guarantee
-    return own, open_ & (room.bursting[devices] + ahead + least <= 1.0 + EPS)
+    return own, open_ & (room.bursting[devices] + ahead_lent + least_of(state, session) <= 1.0 + EPS)
 
 
 def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bools) -> Floats:

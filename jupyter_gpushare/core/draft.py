@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Decision, Place, ResumeSession
 from .outlook import Outlook, outlook_of
-from .room import Room, claim, need_of, restoring, room_of
+from .room import Room, claim, least_of, need_of, restoring, room_of
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
 FREE = -1  # `session` of a row that holds no placement
@@ -24,7 +24,8 @@ class Draft:
         rows to spare; `session` is FREE where there is none
     bursting, parked : (S,) as in the state, then as decided
     outlook, room : what each device is like, and what it has left
-    ahead, ahead_memory : (D,) share and bytes kept for who is next in line and could not be admitted
+    ahead, ahead_lent, ahead_memory : (D,) share, lent time and bytes kept for who is next in line and could not be
+        admitted
     blocked : sessions that wait and could not be admitted, in order
     over_cap : how many devices each of these sessions would take its user over the cap
     kept : for whom `ahead` is kept, and on which devices
@@ -48,6 +49,7 @@ class Draft:
     outlook: Outlook
     room: Room
     ahead: Floats
+    ahead_lent: Floats
     ahead_memory: Floats
     blocked: list[int] = field(default_factory=list)
     over_cap: dict[int, float] = field(default_factory=dict)
@@ -106,6 +108,7 @@ class Draft:
         """Keeps what a waiting session will need on these devices from those behind it; sign -1 gives it free."""
         need = need_of(self.state, session, self.room.capacity[devices])
         self.ahead[devices] += sign * self.state.sessions.guarantee[session]
+        self.ahead_lent[devices] += sign * least_of(self.state, session)
         self.ahead_memory[devices] += sign * np.nan_to_num(need)
 
     def placements(self) -> tuple[Placements, Ints]:
@@ -193,6 +196,7 @@ def glance_at(state: State) -> Draft:
         outlook=outlook_of(state),
         room=room_of(state),
         ahead=np.zeros(size),
+        ahead_lent=np.zeros(size),
         ahead_memory=np.zeros(size),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Sessions, State
 
+WORTHWHILE = 0.1  # of a device: with so much lent time a cell that asked for whole devices starts
 SPARE = 0.05  # of a device: what a burst keeps beyond what it has been seen to use
 EPS = 1e-6  # shares are sums of decimals such as 0.1
 RESUME_EXTRA = 0.10  # what restoring needs beyond the parked bytes, and at least RESUME_LEAST
@@ -104,6 +105,18 @@ def claim(guarantee: Floats | float, steady: Floats | float) -> Floats:
     if np.size(steady) == 0:
         return np.asarray(guarantee)
     return np.asarray(np.fmin(guarantee, steady + SPARE))
+
+
+def least_of(state: State, session: int) -> float:
+    """The lent time of each device with which the session starts: its guarantee, or a part of it where that is whole.
+
+    A kernel that starts with whole devices, and computes nothing yet, does not borrow; it keeps others from lent time
+    as it does from guarantees, until it has its own.
+    """
+    asks = state.sessions
+    guarantee = float(asks.guarantee[session])
+    cell = bool(asks.gated[session] or asks.bursting[session])
+    return min(guarantee, WORTHWHILE) if asks.whole[session] and cell else guarantee
 
 
 def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:

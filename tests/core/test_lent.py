@@ -78,3 +78,14 @@ def test_a_kernel_that_starts_with_a_whole_device_does_not_start_on_borrowed_tim
     world = World([GPU("a")], [idle, Notebook("start", gpus=1, waiting_since=900.0)])
 
     assert ("place", "start") not in acts(world.decide())
+
+
+def test_behind_a_gang_that_waits_another_cell_borrows_what_the_gang_could_not_use() -> None:
+    """The gang's own devices are not delayed: what is borrowed commits nothing."""
+    owners = [trains("x", "a", 1, steady=0.5), trains("y", "b", 1)]
+    gang = Notebook("gang", user="gang", gpus=2, gated=True, waiting_since=800.0, memory=GIB)
+    world = World([GPU("a"), GPU("b")], [*owners, gang, cell("late", 1)])
+    world.step()
+
+    assert world["late"].held["a"].borrowed
+    assert not world["gang"].leased

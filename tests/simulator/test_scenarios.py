@@ -62,6 +62,6 @@ def test_a_seed_is_a_scenario(name: str) -> None:
 
 def test_a_backlog_is_there_from_the_beginning_and_lasts() -> None:
     backlog = scenarios.load("training-cluster", 0, backlogged=True)
-    assert {script.opens_s for script in backlog.scripts} == {0.0}
+    assert sum(script.opens_s == 0.0 for script in backlog.scripts) == scenarios.BACKLOG
     wanted = sum(float(script.work_s[0]) * script.demand.gpus for script in backlog.scripts)
-    assert wanted > 1.4 * 64 * backlog.until_s
+    assert wanted > 2.0 * 64 * backlog.until_s

@@ -153,14 +153,18 @@ def _reserve(state: State, *, whole: bool, spread: bool) -> Iterator[Decision]:
     share = np.ones(held.session.size) if whole else asks.guarantee[held.session]
     taken = sum_at(held.device, share * held.lease, size)
     memory = sum_at(held.device, np.nan_to_num(asks.memory[held.session]) * held.lease, size)
+    hopeless = set[int]()  # numbers of whole devices that were not to be had; room only gets less
     for session in _line(state, asks.count > 0):
         chosen: Ints | None = _devices(state, session)
+        if whole and int(asks.count[session]) in hopeless and not asks.context[session]:
+            continue
         if chosen is None or not chosen.size:
             wants = 1.0 if whole else float(asks.guarantee[session])
             need = 0.0 if whole else float(np.nan_to_num(asks.memory[session]))
             fits = (taken + wants <= 1.0 + EPS) & (memory + need <= state.devices.memory_total)
             chosen = _gang(state, fits, int(asks.count[session]), order=taken if spread else None)
             if chosen is None:
+                hopeless.add(int(asks.count[session]))
                 continue
             taken[chosen] += wants
             memory[chosen] += need

@@ -30,6 +30,8 @@ TASK_COMPUTE = (0.5, 1.0)  # of the time of the devices it does use: the rest is
 TASK_GIB = (8.0, 24.0)
 TRAINING_USERS = 20
 
+BACKLOG_S, BACKLOG_RATE, BACKLOG = 18 * HOUR_S, 2.6, 80  # when backlogged: for how long, times the rate, at the start
+
 # --- render-farm --------------------------------------------------------------------------------------------------
 RENDER_FARM = "4x4xA100+4x4xL40S"
 RENDER_S = 3 * 24 * HOUR_S
@@ -42,15 +44,18 @@ RENDER_USERS = 12
 
 
 def load(name: str, seed: int = 0, *, backlogged: bool = False) -> Workload:
-    """The scenario of that name. `backlogged`: all that would arrive in twice the time is there at the beginning."""
+    """The scenario of that name. `backlogged`: more comes than anybody can serve, so there is always a queue."""
     rng = np.random.default_rng(seed)
     if name == "training-cluster":
         until_s, per_hour, cluster, task = TRAINING_S, TASKS_PER_HOUR, TRAINING_CLUSTER, training_task
     else:
         until_s, per_hour, cluster, task = RENDER_S, RENDER_TASKS_PER_HOUR, RENDER_FARM, render_task
-    window_s = 2 * until_s if backlogged else until_s
-    count = rng.poisson(per_hour * window_s / HOUR_S)
-    arrivals = np.zeros(count) if backlogged else np.sort(rng.uniform(0.0, window_s, count))
+    if backlogged:
+        until_s, per_hour = BACKLOG_S, BACKLOG_RATE * per_hour
+    count = rng.poisson(per_hour * until_s / HOUR_S)
+    arrivals = np.sort(rng.uniform(0.0, until_s, count))
+    if backlogged:
+        arrivals = np.concatenate([np.zeros(BACKLOG), arrivals])
     scripts = tuple(task(rng, number, float(at)) for number, at in enumerate(arrivals))
     return Workload(name=name, cluster=cluster, until_s=until_s, scripts=scripts)
 
