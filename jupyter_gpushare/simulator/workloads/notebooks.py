@@ -139,22 +139,32 @@ def cells(rng: Rng, kind: Class, first_s: float, end_s: float) -> tuple[np.ndarr
     """When each training cell is submitted, and how long it takes alone. The last burst closes the span."""
     submit: list[np.ndarray] = []
     work: list[np.ndarray] = []
-    now = first_s
+    now, last = first_s, False
     while True:
-        size = max(round(float(draw(rng, kind.cells_per_burst, 1)[0])), 1)
-        durations = np.maximum(draw(rng, kind.duration_min, size), 1.0) * 60.0
-        gaps = np.minimum(draw(rng, kind.gap_within_min, size), WITHIN_CAP_MIN) * 60.0
-        gaps[0] = 0.0
-        starts = now + np.cumsum(gaps) + np.concatenate([[0.0], np.cumsum(durations)[:-1]])
-        submit.append(starts)
+        starts, durations = _burst(rng, kind)
+        if last:
+            now = max(now, end_s - float(starts[-1] + durations[-1]))
+        submit.append(now + starts)
         work.append(durations)
-        now = float(starts[-1] + durations[-1]) + (BETWEEN_MIN + float(draw(rng, kind.gap_between_min, 1)[0])) * 60.0
-        if now >= end_s:
+        ended = now + float(starts[-1] + durations[-1])
+        now = ended + (BETWEEN_MIN + float(draw(rng, kind.gap_between_min, 1)[0])) * 60.0
+        if last or ended + BETWEEN_MIN * 60.0 >= end_s:
             break
+        if now >= end_s:
+            now, last = ended + BETWEEN_MIN * 60.0, True
     submitted, worked = np.concatenate(submit), np.concatenate(work)
     inside = submitted < MONTH_S
     inside[0] = True
     return submitted[inside], worked[inside]
+
+
+def _burst(rng: Rng, kind: Class) -> tuple[np.ndarray, np.ndarray]:
+    """Submits from the first one on, and durations, of the cells of one burst."""
+    size = max(round(float(draw(rng, kind.cells_per_burst, 1)[0])), 1)
+    durations = np.maximum(draw(rng, kind.duration_min, size), 1.0) * 60.0
+    gaps = np.minimum(draw(rng, kind.gap_within_min, size), WITHIN_CAP_MIN) * 60.0
+    gaps[0] = 0.0
+    return np.cumsum(gaps) + np.concatenate([[0.0], np.cumsum(durations)[:-1]]), durations
 
 
 def draw(rng: Rng, mixture: Mixture, size: int) -> np.ndarray:
