@@ -62,7 +62,7 @@ def cluster(name: str) -> Cluster:
     size = server.size
 
     def of(field: str) -> np.ndarray:
-        return np.array([float(getattr(MODELS[kind], field)) for kind in models])[model]
+        return np.asarray(np.array([float(getattr(MODELS[kind], field)) for kind in models])[model])
 
     yes, no, zero, unknown = (np.full(size, value) for value in (True, False, 0.0, np.nan))
     return Cluster(
