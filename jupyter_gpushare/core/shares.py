@@ -69,7 +69,7 @@ def _fill(device: Ints, guarantee: Floats, ceiling: Floats, weight: Floats, capa
     promised = np.bincount(device, guarantee, n)
     guarantee = guarantee * np.divide(left, promised, out=np.ones(n), where=promised > left)[device]
     ceiling = np.maximum(ceiling, guarantee)
-    shares = ceiling.copy()  # they stay where all that can be used is there
+    shares: Floats = ceiling.copy()  # they stay where all that can be used is there
     open_ = np.flatnonzero((np.bincount(device, ceiling, n) > left)[device])
     while open_.size:
         at, share = device[open_], weight[open_]
