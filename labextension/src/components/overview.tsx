@@ -39,7 +39,7 @@ function Head(): JSX.Element {
   const simulated = snapshot.status?.simulated ?? false;
   const settings = trans.__('Settings');
   return (
-    <header className="jp-GPUShare-head">
+    <div className="jp-GPUShare-head">
       <h1>{trans.__('GPU share')}</h1>
       {simulated && (
         <span
@@ -60,7 +60,7 @@ function Head(): JSX.Element {
           <Icon name="settings" />
         </button>
       )}
-    </header>
+    </div>
   );
 }
 

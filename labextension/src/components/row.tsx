@@ -46,7 +46,7 @@ function Row({ session }: { session: ISession }): JSX.Element {
   };
   const actions = rowActions(look);
   return (
-    <article
+    <div
       className="jp-GPUShare-row"
       role="listitem"
       data-stop
@@ -83,6 +83,6 @@ function Row({ session }: { session: ISession }): JSX.Element {
           ))}
         </div>
       )}
-    </article>
+    </div>
   );
 }

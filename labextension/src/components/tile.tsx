@@ -24,7 +24,7 @@ export function Tile({ server, device }: { server: IServer; device: IDevice }): 
   const age = device.age_s ?? 0;
   const stale = snapshot.kind === 'gone' || age > STALE_S;
   return (
-    <article
+    <div
       className="jp-GPUShare-tile"
       role="listitem"
       data-device={device.uuid}
@@ -81,7 +81,7 @@ export function Tile({ server, device }: { server: IServer; device: IDevice }): 
         />
         <Mode sharing={device.sharing} />
       </div>
-    </article>
+    </div>
   );
 }
 
