@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from ..model import Demand
@@ -127,9 +127,11 @@ class Database:
 
     @contextlib.contextmanager
     def _troubles(self) -> Iterator[None]:
-        """Every way a database fails becomes Trouble, in words; the connection is given up."""
+        """Every way a database fails becomes Trouble, in words; the connection is given up. What it refuses passes."""
         try:
             yield
+        except (DataError, IntegrityError):
+            raise  # the database is well; it refuses this value, and would for ever
         except (SQLAlchemyError, OSError, ImportError) as error:
             self.close()
             self._damaged = isinstance(error, DatabaseError) and any(sign in str(error.orig) for sign in _DAMAGED)

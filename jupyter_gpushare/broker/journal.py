@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -117,3 +118,16 @@ class Journal:
         if newer.fair:
             self.fair, self.fair_at = newer.fair, newer.fair_at
         self.dropped += newer.dropped
+
+    def singles(self) -> Iterator[Journal]:
+        """The same entries, each in a journal of its own."""
+        for session, lease in self.leases.items():
+            yield Journal(leases={session: lease})
+        for key, sums in self.usage.items():
+            yield Journal(usage={key: sums})
+        for record in self.decisions:
+            yield Journal(decisions=deque([record], maxlen=RECORDS_MAX))
+        for entry in self.audits:
+            yield Journal(audits=deque([entry], maxlen=RECORDS_MAX))
+        for user, value in self.fair.items():
+            yield Journal(fair={user: value}, fair_at=self.fair_at)

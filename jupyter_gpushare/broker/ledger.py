@@ -248,6 +248,11 @@ class Ledger:
                     self._say(str(trouble), journal.dropped)
                     _refuse(asks, str(trouble))
                     pause_s = min(max(2 * pause_s, self._retry_s), RETRY_MAX_S)
+                except Exception:  # a bug, or a value no driver takes: trying the same again would fail for ever
+                    log.exception("The ledger could not write what waited; its rows are written one by one")
+                    self._write_singly(database, journal)
+                    _refuse(asks, "The ledger could not answer this; ask again.")
+                    pause_s = 0.0
                 else:
                     self._take_notice(database)
                     self._say(None)
@@ -285,6 +290,23 @@ class Ledger:
             self._journal, self._asks, self._lazy_until = Journal(), [], None
         return journal, [ask for ask in asks if ask[1].set_running_or_notify_cancel()]  # not those given up
 
+    def _write_singly(self, database: Database, journal: Journal) -> None:
+        """Each entry by itself; what cannot be written at all is dropped, with one line in the log."""
+        from .database import Trouble
+
+        for entry in journal.singles():
+            try:
+                database.connect()
+                database.write(entry)
+            except Trouble:
+                self._put_back(entry)
+            except Exception:  # whatever this value does to the driver, it does to nobody else
+                for session, write in entry.leases.items():
+                    with self._wake:
+                        if self._open.get(session) is write:
+                            del self._open[session]  # else a new connection would bring it back
+                log.exception("The ledger dropped an entry that cannot be written: %.200r", entry)
+
     def _put_back(self, journal: Journal) -> None:
         """What could not be written comes before what was noted meanwhile."""
         with self._wake:
@@ -320,6 +342,9 @@ def _answer(database: Database, asks: list[Ask]) -> None:
             answer.set_result(question(database))
         except Trouble as trouble:
             answer.set_exception(Unavailable(str(trouble)))
+        except Exception:  # a bug in one question must not end the thread: leases still have to be written
+            log.exception("A question to the ledger could not be answered")
+            answer.set_exception(Unavailable("The ledger could not answer this; the server's log has why."))
 
 
 def _refuse(asks: list[Ask], message: str) -> None:

@@ -446,11 +446,41 @@ async def test_a_closed_ledger_has_written_all_and_left_no_thread(opened, file):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_an_error_of_our_own_in_the_thread_is_said_and_answered(opened):
+async def test_an_error_of_our_own_in_the_thread_is_said_and_answered(opened, monkeypatch):
     ledger = await opened()
-    with pytest.raises(Unavailable, match="closed"):
-        await ledger._ask(lambda database: 1 / 0, 10)
-
-    assert "stopped because of an error of its own" in ledger.degraded.message
+    monkeypatch.setattr(ledger, "_take_notice", lambda database: 1 / 0)
     ledger.lease_granted(lease())
+
+    await until(lambda: ledger.degraded is not None)
+    assert "stopped because of an error of its own" in ledger.degraded.message
+    with pytest.raises(Unavailable, match="closed"):
+        await ledger._ask(lambda database: [], 10)
     assert await ledger.flushed(1) is False
+
+
+# --- what no database takes --------------------------------------------------------------------------------------
+
+
+async def test_a_question_that_fails_is_answered_and_the_ledger_goes_on(opened, caplog):
+    ledger = await opened()
+
+    with pytest.raises(Unavailable):
+        await ledger._ask(lambda database: 1 / 0, 20)
+    ledger.lease_granted(lease())
+
+    assert [row.session for row in await ledger.leases(20)] == ["k1"]
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
+@pytest.mark.parametrize("facts", [{"user": "a\udcffb"}, {"guarantee": None}, {"pid": 2**70}])
+async def test_a_row_that_no_database_takes_is_dropped_and_the_others_are_written(opened, caplog, facts):
+    ledger = await opened()
+    ledger.lease_granted(lease("bad", **facts))
+    ledger.lease_granted(lease("good"))
+
+    await until(lambda: "dropped an entry" in caplog.text)
+    await ledger.flushed(20)
+
+    assert [row.session for row in await ledger.leases(20)] == ["good"]
+    assert ledger.degraded is None
+    assert caplog.text.count("dropped an entry") == 1

@@ -11,6 +11,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, func, inspect, select
+from sqlalchemy.exc import IntegrityError
 
 from jupyter_gpushare.broker import database as module
 from jupyter_gpushare.broker import tables
@@ -105,7 +106,7 @@ def test_nothing_is_half_written(database):
     database.connect()
     row = LeaseRow(session="k1", user="alice", origin="o", server="s", label="l")
     nameless = LeaseRow(session="k2", user=None, origin="o", server="s", label="l")
-    with pytest.raises(Trouble):
+    with pytest.raises(IntegrityError):
         database.write(Journal(leases={"k1": LeaseWrite(row, 1.0), "k2": LeaseWrite(nameless, 1.0)}))
 
     database.connect()
