@@ -32,8 +32,9 @@ def advised(draft: Draft, waiting: Bools, now: float, policy: Policy) -> dict[in
     speed = relative_speed(state, who)
     who, speed = who[(speed > 0).any(axis=1)], speed[(speed > 0).any(axis=1)]
     age_s = np.nan_to_num(now - asks.waiting_since[who])
-    urgent = rounds.urgency(asks.duration_s[who], asks.duration_s[who], age_s, policy.weights)
-    kind = rounds.plan(urgent, speed, asks.count[who], free).kind
+    left_s, gpus = asks.duration_s[who], asks.count[who]
+    urgent = rounds.urgency(left_s, left_s, age_s, gpus, int(free.sum()), policy.weights)
+    kind = rounds.plan(urgent, speed, gpus, free).kind
     return {int(session): int(model) for session, model in zip(who, kind, strict=True) if model != rounds.WAITS}
 
 

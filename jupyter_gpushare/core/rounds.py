@@ -19,6 +19,7 @@ WAITS = -1
 ALONE = -1
 SHORT = 0.125  # exponent of what is left, per unit of `Weights.completion`
 LATE = 1.0  # exponent of the slowdown, per unit of `Weights.fairness`
+CRITICAL = 1.0  # exponent of how critical a job is, per unit of `Weights.utilization`
 WIDE = 0.5  # exponent of the number of devices: between the shortest and the smallest (gpus x time) first
 BETTER = 1e-9  # least relative gain of a move
 MOVES = 4  # per job, at most
@@ -38,23 +39,31 @@ class Plan:
     partner: Ints
 
 
-def urgency(left_s: Floats, total_s: Floats, age_s: Floats, weights: Weights) -> Floats:
-    """(N,) what a second at full speed is worth to each job: `left^-a x slowdown^b`, largest 1.
+def urgency(left_s: Floats, total_s: Floats, age_s: Floats, gpus: Ints, devices: int, weights: Weights) -> Floats:
+    """(N,) what a second at full speed is worth to each job, largest 1: `left^-a x slowdown^b x critical^c`.
 
     Parameters
     ----------
     left_s, total_s : (N,) run time left, and in all, alone on the kind that suits the job best
     age_s : (N,) since it was submitted
+    gpus : (N,) devices it needs at once, of so many `devices`
 
     Notes
     -----
     a is SHORT x `weights.completion`: short jobs first makes the mean completion time least on one kind of device
     (Schrage, Operations Research 16(3), 1968); on unlike ones the total of the relative speeds counts more, so a is
     small. The slowdown is (age + left) / total, the least that is still possible, as in finish-time fairness (Mahajan
-    et al., Themis, NSDI 2020); b is LATE x `weights.fairness`.
+    et al., Themis, NSDI 2020); b is LATE x `weights.fairness`. A job is critical, above 1, when it alone takes longer
+    than all work divided by all devices: devices idle at the end unless it runs now (Graham, SIAM J. Applied
+    Mathematics 17(2), 1969); c is CRITICAL x `weights.utilization`.
     """
     slowdown = (age_s + left_s) / total_s
-    log = LATE * weights.fairness * np.log(slowdown) - SHORT * weights.completion * np.log(left_s)
+    critical = np.maximum(left_s * devices / max(float(gpus @ left_s), 1e-300), 1.0)
+    log = (
+        LATE * weights.fairness * np.log(slowdown)
+        + CRITICAL * weights.utilization * np.log(critical)
+        - SHORT * weights.completion * np.log(left_s)
+    )
     urgent: Floats = np.exp(log - log.max(initial=-np.inf))
     return urgent
 

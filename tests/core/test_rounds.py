@@ -133,12 +133,20 @@ def test_without_sharing_the_plan_is_close_to_the_best_there_is(case: dict) -> N
 
 
 def test_urgency_prefers_the_short_and_the_late_and_follows_the_weights() -> None:
-    left, total = np.array([100.0, 1000.0, 100.0]), np.array([100.0, 1000.0, 100.0])
-    age = np.array([0.0, 0.0, 300.0])
-    short, long, late = urgency(left, total, age, Weights())
+    left, age, one = np.array([100.0, 1000.0, 100.0]), np.array([0.0, 0.0, 300.0]), np.ones(3, np.int64)
+    short, long, late = urgency(left, left, age, one, 1, Weights())
     assert late == 1.0
     assert late > short > long
-    ignored = urgency(left, total, age, Weights(completion=0.0, fairness=0.0))
+    ignored = urgency(left, left, age, one, 1, Weights(completion=0.0, fairness=0.0))
     assert ignored.tolist() == [1.0, 1.0, 1.0]
-    fair = urgency(left, total, age, Weights(fairness=3.0))
+    fair = urgency(left, left, age, one, 1, Weights(fairness=3.0))
     assert fair[0] / fair[2] < short / late
+
+
+def test_what_alone_takes_longer_than_all_work_shared_out_is_urgent() -> None:
+    left, one = np.array([100.0] * 8 + [1000.0]), np.ones(9, np.int64)
+    few = urgency(left, left, np.zeros(9), one, 1, Weights())
+    many = urgency(left, left, np.zeros(9), one, 4, Weights())  # 1800 s of work: 450 s if shared out evenly
+    assert few[-1] < few[0]
+    assert many[-1] > many[0]
+    assert urgency(left, left, np.zeros(9), one, 4, Weights(utilization=0.0))[-1] == few[-1]

@@ -103,16 +103,20 @@ def test_a_policy_that_runs_nothing_is_found_out() -> None:
         run(workload([0.0], [60.0]), lambda seen: Plan(np.array([WAITS]), np.array([ALONE])))
 
 
-def test_measures_are_over_the_window_and_fairness_only_over_whole_traces() -> None:
+def test_measures_are_over_the_window() -> None:
     case = workload([0.0, 0.0], [100.0, 100.0])
     found = run(case, first_come)
     assert found["jct_mean_s"] == 150.0
     assert found["queue_mean_s"] == 50.0
     assert found["utilization"] == 1.0
-    assert found["ftf_worst"] == 1.0  # two jobs a device: twice the time alone is fair
     assert found["completed_per_hour"] == 36.0
-    part = replace(case, window=(0, 1))
-    assert run(part, first_come)["ftf_worst"] is None
+    assert run(replace(case, window=(0, 1)), first_come)["jct_mean_s"] == 100.0
+
+
+def test_what_is_fair_is_counted_among_all_jobs_or_among_those_that_were_there() -> None:
+    case = workload([0.0, 0.0, 900.0], [100.0, 100.0, 100.0])
+    assert run(case, first_come)["ftf_worst"] == 200.0 / (100.0 * 1.5)  # of two, then one, for as long each
+    assert run(replace(case, fair_among=3), first_come)["ftf_worst"] == 200.0 / (100.0 * 3)
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

@@ -22,6 +22,7 @@ from .allocations import finish_time_fair, max_min, most_throughput
 Allocate = Callable[[Round], Floats]  # (N, K) fractions of time
 
 RESET_S = 1000.0  # least time between two allocations, as in Gavel
+OVERDUE = 0.1  # of what a job has run: what is expected of it when it has outlived what was told
 UNSERVED = 1e9  # priority of an allocation of 1 that nothing was run of yet
 
 
@@ -204,13 +205,21 @@ def _fill(seen: Round, kind: Ints, order: Ints, k: int) -> None:
             free -= int(seen.gpus[i])
 
 
-def ours(weights: Weights, *, packing: bool = False) -> Policy:
-    """The core's plan (core/rounds.py), fed with what is left at the present speed; packing: two jobs may share."""
+def ours(weights: Weights, *, packing: bool = False, misjudged: float = 0.0, seed: int = 0) -> Policy:
+    """The core's plan (core/rounds.py), fed with what is left at the present speed; packing: two jobs may share.
+
+    With `misjudged`, each job's length is told wrong by a factor of log-sd so much; one that outlives what was told
+    is expected to go on for a part of what it has run.
+    """
 
     def plan(seen: Round) -> Plan:
         best = seen.speed.max(axis=1)
-        left_s = seen.left / best
-        urgent = rounds.urgency(left_s, left_s + seen.done / best, seen.age_s, weights)
+        left_s, done_s = seen.left / best, seen.done / best
+        if misjudged:
+            told_s = (left_s + done_s) * np.exp(misjudged * _noise(seen.job, seed))
+            left_s = np.maximum(told_s - done_s, OVERDUE * done_s + 1.0)
+        devices = int(seen.capacity.sum())
+        urgent = rounds.urgency(left_s, left_s + done_s, seen.age_s, seen.gpus, devices, weights)
         restarts = np.where(seen.before < 0, 1.0 - seen.restart_s / seen.round_s, 1.0)
         speed = seen.speed / best[:, None] * restarts[:, None]
         beside = None
@@ -219,6 +228,11 @@ def ours(weights: Weights, *, packing: bool = False) -> Policy:
         return rounds.plan(urgent, speed, seen.gpus, seen.capacity, beside, Plan(seen.before, seen.beside_before))
 
     return plan
+
+
+def _noise(jobs: Ints, seed: int) -> Floats:
+    """(N,) standard normal, the same for a job at every call."""
+    return np.random.default_rng(seed).standard_normal(int(jobs[-1]) + 1)[jobs]
 
 
 POLICIES: dict[str, Callable[[int], Policy]] = {

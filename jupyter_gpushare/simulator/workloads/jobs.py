@@ -30,7 +30,7 @@ GAVEL_WINDOW = (4000, 5000)
 GAVEL_ROUND_S = 360.0
 SHOCKWAVE_ROUND_S, SHOCKWAVE_RESTART_S = 120.0, 20.0
 PHILLY_JOBS = "pollux-osdi21/philly.csv"
-PHILLY_DEVICES = 2490  # GPUs of that cluster (Jeon et al., ATC'19)
+PHILLY_DEVICES = 512  # the list is a part of that cluster's jobs; on average they need 374
 
 Type = tuple[str, int]  # model with batch size, devices
 Table = dict[str, dict[Type, dict[str, object]]]
@@ -144,6 +144,7 @@ def from_trace(
         round_s=round_s,
         restart_s=restart_s,
         window=(0, len(rows)),
+        fair_among=len(rows),
     )
 
 
@@ -183,7 +184,7 @@ def philly(jobs: Path, *, devices: int = PHILLY_DEVICES, limit: int | None = Non
         speeds=Speeds(kinds=("gpu",), alone=np.ones((1, 1)), steps=np.ones(1)),
         capacity=np.array([devices]),
         round_s=GAVEL_ROUND_S,
-        restart_s=0.0,
+        restart_s=SHOCKWAVE_RESTART_S,
         window=(0, total),
     )
 
