@@ -24,7 +24,7 @@ from .rows import DecisionRow, FairUsage, History, HistoryQuery, LeaseRow, Usage
 from .storage import default_url
 
 if TYPE_CHECKING:
-    from .database import Database
+    from .database import Database, Trouble
 
 __all__ = [
     "DecisionRow",
@@ -46,6 +46,7 @@ LAZY_S = 10.0  # sums and decisions wait so long for company
 SILENT_S = 3.0  # a database that takes longer is away (a hanging network file system)
 NOTICE_S = 3600.0  # how long something that happened once is shown
 RETRY_MAX_S = 30.0
+OWN_ERROR = "The ledger failed by an error of its own; the server's log has it. Leases are kept in memory meanwhile."
 
 
 class Ledger:
@@ -241,25 +242,26 @@ class Ledger:
                 try:
                     if database.connect():
                         self._restore(journal)
-                    database.write(journal)
-                    database.prune(self._wall())
-                except Trouble as trouble:
-                    self._put_back(journal)
-                    self._say(str(trouble), journal.dropped)
-                    _refuse(asks, str(trouble))
-                    pause_s = min(max(2 * pause_s, self._retry_s), RETRY_MAX_S)
-                except Exception:  # a bug, or a value no driver takes: trying the same again would fail for ever
-                    log.exception("The ledger could not write what waited; its rows are written one by one")
-                    self._write_singly(database, journal)
-                    _refuse(asks, "The ledger could not answer this; ask again.")
-                    pause_s = 0.0
-                else:
+                    journal, trouble = self._write(database, journal)
+                    if trouble is None:
+                        database.prune(self._wall())
+                except Trouble as error:
+                    trouble = error
+                except Exception:  # a bug: what waits is kept, and the thread lives on
+                    if self._trouble is None:
+                        log.exception("The ledger failed by an error of its own; it is tried again")
+                    trouble = Trouble(OWN_ERROR)
+                if trouble is None:
                     self._take_notice(database)
                     self._say(None)
                     _answer(database, asks)
                     pause_s = 0.0
-                finally:
-                    self._working_since = None
+                else:
+                    self._put_back(journal)
+                    self._say(str(trouble), journal.dropped)
+                    _refuse(asks, str(trouble))
+                    pause_s = min(max(2 * pause_s, self._retry_s), RETRY_MAX_S)
+                self._working_since = None
         finally:
             database.close()
             with self._wake:
@@ -290,22 +292,38 @@ class Ledger:
             self._journal, self._asks, self._lazy_until = Journal(), [], None
         return journal, [ask for ask in asks if ask[1].set_running_or_notify_cancel()]  # not those given up
 
-    def _write_singly(self, database: Database, journal: Journal) -> None:
-        """Each entry by itself; what cannot be written at all is dropped, with one line in the log."""
+    def _write(self, database: Database, journal: Journal) -> tuple[Journal, Trouble | None]:
+        """Writes all of it; where a value is refused, each entry by itself. What is left to write, and why."""
         from .database import Trouble
 
+        try:
+            database.write(journal)
+        except Trouble as trouble:
+            return journal, trouble
+        except Exception:  # a value that no driver takes would fail for ever, and the others with it
+            log.exception("The ledger could not write its entries together; each is written by itself")
+        else:
+            return Journal(), None
+        left, failed = Journal(), None
         for entry in journal.singles():
-            try:
-                database.connect()
-                database.write(entry)
-            except Trouble:
-                self._put_back(entry)
-            except Exception:  # whatever this value does to the driver, it does to nobody else
-                for session, write in entry.leases.items():
-                    with self._wake:
-                        if self._open.get(session) is write:
-                            del self._open[session]  # else a new connection would bring it back
-                log.exception("The ledger dropped an entry that cannot be written: %.200r", entry)
+            if failed is None:
+                try:
+                    database.write(entry)
+                except Trouble as trouble:
+                    failed = trouble
+                except Exception:  # whatever this value does to the driver, it does to nobody else
+                    log.exception("The ledger dropped an entry that cannot be written: %.200r", entry)
+                    self._forget(entry)
+            if failed is not None:
+                left.absorb(entry)
+        return left, failed
+
+    def _forget(self, entry: Journal) -> None:
+        """A lease that was dropped is not restored with the next connection."""
+        with self._wake:
+            for session, write in entry.leases.items():
+                if self._open.get(session) is write:
+                    del self._open[session]
 
     def _put_back(self, journal: Journal) -> None:
         """What could not be written comes before what was noted meanwhile."""

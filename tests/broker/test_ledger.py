@@ -484,3 +484,28 @@ async def test_a_row_that_no_database_takes_is_dropped_and_the_others_are_writte
     assert [row.session for row in await ledger.leases(20)] == ["good"]
     assert ledger.degraded is None
     assert caplog.text.count("dropped an entry") == 1
+
+
+async def test_an_address_that_cannot_be_read_is_said_and_loses_nothing(opened, caplog):
+    ledger = await opened("postgresql://host:no-port/db", timeout_s=0.5)
+    ledger.lease_granted(lease())
+
+    assert await ledger.flushed(2) is False
+    assert ledger.degraded is not None
+    assert "k1" in ledger._open
+    assert "dropped an entry" not in caplog.text
+    assert caplog.text.count("failed by an error of its own; it is tried again") == 1
+
+
+async def test_usage_is_not_counted_twice_when_what_follows_the_writing_fails(opened, file, monkeypatch):
+    from jupyter_gpushare.broker.database import Database
+
+    failing = iter([True])
+    prune = Database.prune
+    ledger = await opened()
+    monkeypatch.setattr(Database, "prune", lambda self, now: 1 / 0 if next(failing, False) else prune(self, now))
+    ledger.usage(UsageRow(session="k1", user="alice", group=None, device="GPU-a", held_s=1.0, gpu_s=1.0, used_s=1.0))
+
+    await ledger.flushed(20)
+    assert await ledger.flushed(20) is True
+    assert rows(file, "SELECT held_s FROM usage") == [(1.0,)]
