@@ -91,6 +91,7 @@ def widen(page: Page, panel: Locator, width: int) -> None:
         page.mouse.down()
         page.mouse.move(edge + width - box["width"], height, steps=3)
         page.mouse.up()
+        page.evaluate("getSelection().removeAllRanges()")  # a drag that missed the edge marks text
         return False
 
     wait_for(f"the panel is {width} px wide", dragged, 10.0)  # a theme just changed may still be laid out
