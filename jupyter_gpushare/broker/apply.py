@@ -39,6 +39,7 @@ from ..units import format_bytes
 from . import room, words
 from .ledger import DecisionRow
 from .records import Placement, Session
+from .reports import gone
 from .rows import LeaseRow
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ class Applier:
             placement.share = 0.0
             placement.memory_used = 0
         session.lease_since = None
+        if session.wants_back and session.waiting_since is None:
+            session.waiting_since = now  # its owner asked for it while it was on its way out
         self.remember(session)
 
     def _resumed(self, session: Session, result: CommandResult, now: float) -> None:
@@ -242,7 +245,7 @@ class Applier:
             if not result.ok and result.reason == "unreachable":
                 session.attached_at = None
             elif not result.ok and session.attached_at == epoch:
-                session.processes = "gone"
+                gone(session)
                 log.info("%s: %s", session.id, result.message)
             elif result.ok and session.processes != "gone":
                 session.processes = "alive"
@@ -269,7 +272,7 @@ class Applier:
     def remember(self, session: Session) -> None:
         """The ledger's row of a session; a guarantee of 0 says that it is only bound."""
         server = self.broker.cluster.server_of(session)
-        if not session.live or session.recovering or session.reserves is not None:
+        if not session.live or session.reserves is not None:
             return
         row = LeaseRow(
             session=session.id,

@@ -56,7 +56,7 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
         if name in cluster.devices:
             _vanished(cluster, name)
         elif name in cluster.sessions:
-            _gone(cluster.sessions[name])
+            gone(cluster.sessions[name])
     return fresh
 
 
@@ -64,7 +64,7 @@ def take_held(cluster: Cluster, session: Session, held: Held, now: float, window
     """What a node holds for a session, its idle clock (rule 6) and what its burst looks like."""
     session.held = held
     if not held.alive:
-        _gone(session)
+        gone(session)
         return
     session.processes = "alive"
     if session.recovering:
@@ -167,9 +167,11 @@ def _not_held(cluster: Cluster, server: ServerRecord) -> None:
     for session in cluster.sessions.values():
         told = session.attached_at == epoch and session.processes == "alive"
         if session.live and told and session.id not in server.held:
-            _gone(session)
+            gone(session)
 
 
-def _gone(session: Session) -> None:
+def gone(session: Session) -> None:
+    """Its processes are proven gone: nothing of it waits any more. Its lease ends by its server's word or silence."""
     session.processes = "gone"
-    session.held = None
+    session.held = session.waiting_since = None
+    session.gated = session.wants_back = False

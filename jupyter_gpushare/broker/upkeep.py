@@ -45,8 +45,9 @@ def upkeep(broker: Broker, now: float) -> None:
 
 def proven_gone(session: Session) -> bool:
     """Rule 3: its processes are gone, or nobody can say and it holds nothing that a proof would be needed for."""
-    holds = bool(session.placements) or session.parked or session.recovering
-    return session.processes in ("none", "gone") or (session.processes == "unknown" and not holds)
+    asked = session.attached_at is not None or (session.recovering and session.server is not None)
+    holds = bool(session.placements) or session.parked
+    return session.processes in ("none", "gone") or (session.processes == "unknown" and not (asked or holds))
 
 
 def notice_burst(session: Session, now: float) -> None:

@@ -195,10 +195,12 @@ def park(broker: Broker, session: Session) -> None:
 
 
 def resume(broker: Broker, session: Session) -> None:
-    """Lines up to come back, or to get a device again after a release."""
+    """Lines up to come back, or to get a device again after a release. Raises Conflict for a kernel that has ended."""
     _live(session)
+    if session.processes == "gone":
+        raise Conflict("Its kernel has ended. Restart the kernel to get a GPU again.")
     session.released_at, session.refused, session.retry_at = None, "", 0.0
-    session.wants_back = session.parked
+    session.wants_back = session.parked or session.doing == "park"
     if (session.parked or not session.placements) and session.waiting_since is None and session.wants:
         session.waiting_since = broker.clock()
 

@@ -231,7 +231,8 @@ class World:
         return json.loads(msgspec.json.encode(reply.body))
 
     async def open(self, name: str, user: str = "alice", **spec: Any) -> Any:
-        body = {"id": name, "user": user, "origin": f"{user}-lab", "label": f"{name}.ipynb", **spec}
+        body = {"id": name, "user": user, "origin": f"{user}-lab", "label": f"{name}.ipynb"}
+        body |= {"server": self.node.name, **spec}
         return await self.call("PUT", f"sessions/{name}", server(user), body)
 
     async def started(self, name: str, user: str = "alice") -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from jupyter_gpushare.broker.ledger import Ledger
-from jupyter_gpushare.model import Caller
+from jupyter_gpushare.errors import Conflict
+from jupyter_gpushare.model import Caller, Park
+
+from .conftest import server
 
 
 async def test_leases_and_bindings_outlive_the_broker_in_the_real_ledger(world, tmp_path):
@@ -37,3 +44,89 @@ async def test_the_route_table_describes_itself(world):
     document = await w.call("GET", "openapi.json", Caller(user="a"))
     assert document["openapi"].startswith("3.1")
     assert "post" in document["paths"]["/sessions/{id}/pin"]
+
+
+async def restarted(w):
+    """The broker ends and another takes over what the ledger and the nodes know."""
+    await w.broker.stop()
+    w.make()
+    await w.start()
+
+
+async def test_a_release_that_no_node_could_confirm_yet_is_known_to_the_next_broker(world):
+    w = await world(devices=1)
+    await w.kernel("k1", demand={"gpus": 1})
+    w.node.dies("k1")
+    await restarted(w)
+    assert w.broker.cluster.sessions["k1"].recovering
+    await w.call("POST", "sessions/k1/release", server("alice"))
+    await w.kernel("k2", "bob", demand={"gpus": 1})
+    await restarted(w)
+    sessions = w.broker.cluster.sessions
+    assert [name for name, session in sessions.items() if session.leased] == ["k2"]
+
+
+async def test_a_new_agent_is_asked_before_a_silent_servers_session_is_given_up(world):
+    w = await world(devices=1, lease_ttl_s=15)
+    await w.kernel("k1", demand={"gpus": 1})
+    await w.kernel("k2", demand={"gpus": 1})
+    assert not w.broker.cluster.sessions["k2"].placements
+    await w.wait(20, alive=False)
+    w.node.epoch, w.node.seq = "2", 0
+    w.node.attached.clear()
+    await w.settle()
+    assert w.broker.cluster.sessions["k2"].live
+    w.node.dies("k2")
+    await w.wait(1, alive=False)
+    assert w.ledger.ended == [("k2", "silent")]
+
+
+async def test_a_session_that_holds_nothing_on_a_machine_nobody_knows_ends_with_its_servers_silence(world):
+    w = await world(devices=1, lease_ttl_s=15)
+    await w.kernel("k1", demand={"gpus": 1})
+    await w.kernel("k2", server=None, demand={"gpus": 1})
+    await restarted(w)
+    await w.wait(20, alive=False)
+    assert w.ledger.ended == [("k2", "silent")]
+
+
+async def test_a_kernel_whose_processes_are_gone_waits_for_nothing(world):
+    w = await world(devices=1)
+    await w.kernel("k1")
+    await w.cell("k1")
+    await w.cell_ends("k1")
+    await w.call("POST", "sessions/k1/park", server("alice"))
+    await w.settle()
+    await w.call("POST", "sessions/k1/resume", server("alice"))
+    w.node.dies("k1")
+    await w.settle()
+    session = w.broker.cluster.sessions["k1"]
+    assert (session.processes, session.waiting_since, session.wants_back) == ("gone", None, False)
+    with pytest.raises(Conflict, match="Its kernel has ended"):
+        await w.call("POST", "sessions/k1/resume", server("alice"))
+
+
+async def test_a_resume_asked_while_it_is_being_parked_brings_it_back(world):
+    w = await world(devices=1)
+    await w.kernel("k1")
+    await w.cell("k1")
+    await w.cell_ends("k1")
+    await w.wait(5)
+    on_its_way, may_go = asyncio.Event(), asyncio.Event()
+    obey = w.node.obey
+
+    async def slowly(command):
+        if isinstance(command, Park):
+            on_its_way.set()
+            await may_go.wait()
+        return await obey(command)
+
+    w.bus.serve("alpha", slowly)
+    await w.call("POST", "sessions/k1/park", server("alice"))
+    await on_its_way.wait()
+    await w.call("POST", "sessions/k1/resume", server("alice"))
+    may_go.set()
+    await w.settle()
+    await w.settle()
+    session = w.broker.cluster.sessions["k1"]
+    assert (session.parked, session.leased) == (False, True)
