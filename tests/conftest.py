@@ -9,7 +9,10 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
-settings.register_profile("ci", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Every run of the suite tries the same examples; new ones are looked for with HYPOTHESIS_PROFILE=nightly.
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("nightly", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
