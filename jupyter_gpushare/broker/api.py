@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 LATEST_S = 253402300800.0  # the year 10000, which no calendar of Python or a database has
+DEMANDS_KEPT = 200  # notebooks of one user whose next kernel's demand is remembered
 
 Role = Literal["user", "kernel", "server", "admin"]
 
@@ -190,8 +191,16 @@ def hello(request: Request) -> None:
 
 def put_demand(request: Request) -> Demand:
     demand = verbs.demand_of(request.body, request.broker.default_demand)
-    request.broker.cluster.demands[(request.caller.user, request.path["path"])] = demand
+    remember(request.broker.cluster.demands, (request.caller.user, request.path["path"]), demand)
     return demand
+
+
+def remember(demands: dict[tuple[str, str], Demand], chosen: tuple[str, str], demand: Demand) -> None:
+    """Keeps what a user chose for a notebook; of one user the latest `DEMANDS_KEPT`, so nobody fills the memory."""
+    demands.pop(chosen, None)  # said again, it is the latest
+    demands[chosen] = demand
+    for oldest in [key for key in demands if key[0] == chosen[0]][:-DEMANDS_KEPT]:
+        del demands[oldest]
 
 
 async def get_history(request: Request) -> History:

@@ -178,6 +178,22 @@ async def test_the_demand_chosen_for_a_notebook_holds_for_its_next_kernel(world)
     assert len((await w.kernel("k2", path="work/a b.ipynb"))["devices"]) <= 1
 
 
+async def test_of_a_user_the_latest_200_chosen_demands_are_remembered(world):
+    w = await world()
+    await w.call("PUT", "demands/bob.ipynb", BOB, {"gpus": 0.3})
+    for number in range(200):
+        await w.call("PUT", f"demands/{number}.ipynb", ALICE, {"gpus": 0.5})
+    await w.call("PUT", "demands/0.ipynb", ALICE, {"gpus": 0.7})  # said again: no longer the oldest
+    await w.call("PUT", "demands/new.ipynb", ALICE, {"gpus": 0.9})
+
+    demands = w.broker.cluster.demands
+    assert len([path for user, path in demands if user == "alice"]) == 200
+    assert ("alice", "1.ipynb") not in demands
+    assert demands["alice", "0.ipynb"].gpus == 0.7
+    assert demands["alice", "new.ipynb"].gpus == 0.9
+    assert demands["bob", "bob.ipynb"].gpus == 0.3
+
+
 async def test_why_names_terms_and_alternatives(world):
     w = await world()
     await w.kernel("k1")
