@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..errors import BadDemand, Conflict, GPUShareError, NotAllowed, NotFound, Unavailable
+from ..errors import BadDemand, Conflict, GPUShareError, NotAllowed, NotFound, Unavailable, WrongMethod
 from ..model import (
     Admission,
     Binding,
@@ -24,7 +24,7 @@ from ..model import (
     SessionSpec,
     Simulate,
 )
-from . import eta, gate, starts, verbs, view
+from . import eta, gate, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 LATEST_S = 253402300800.0  # the year 10000, which no calendar of Python or a database has
-DEMANDS_KEPT = 200  # notebooks of one user whose next kernel's demand is remembered
 
 Role = Literal["user", "kernel", "server", "admin"]
 
@@ -112,12 +111,15 @@ async def call(broker: Broker, caller: Caller, method: str, path: str, query: Ma
 
 
 def find(method: str, path: str) -> tuple[Route, dict[str, str]]:
-    """The row for a call and the parts of its path. Raises NotFound."""
-    for route in ROUTES:
-        found = route.pattern.fullmatch(path) if route.method == method else None
-        if found is not None:
+    """The row for a call and the parts of its path. Raises NotFound, WrongMethod."""
+    matching = [(route, found) for route in ROUTES if (found := route.pattern.fullmatch(path))]
+    for route, found in matching:
+        if route.method == method:
             return route, found.groupdict()
-    raise NotFound(f"There is no {method} {path}.")
+    if not matching:
+        raise NotFound(f"There is no {path!r} here." if path else "This is where the API begins; it has no page.")
+    allow = ", ".join(route.method for route, _ in matching)
+    raise WrongMethod(f"{path} takes {allow}, not {method}.", allow=allow)
 
 
 def check_role(route: Route, caller: Caller) -> None:
@@ -191,16 +193,8 @@ def hello(request: Request) -> None:
 
 def put_demand(request: Request) -> Demand:
     demand = verbs.demand_of(request.body, request.broker.default_demand)
-    remember(request.broker.cluster.demands, (request.caller.user, request.path["path"]), demand)
+    wishes.demand(request.broker, request.caller.user, request.path["path"], demand)
     return demand
-
-
-def remember(demands: dict[tuple[str, str], Demand], chosen: tuple[str, str], demand: Demand) -> None:
-    """Keeps what a user chose for a notebook; of one user the latest `DEMANDS_KEPT`, so nobody fills the memory."""
-    demands.pop(chosen, None)  # said again, it is the latest
-    demands[chosen] = demand
-    for oldest in [key for key in demands if key[0] == chosen[0]][:-DEMANDS_KEPT]:
-        del demands[oldest]
 
 
 async def get_history(request: Request) -> History:

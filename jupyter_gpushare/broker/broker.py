@@ -14,7 +14,7 @@ from ..core.decide import placement
 from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
-from . import api, loop, starts, state, upkeep, view
+from . import api, loop, starts, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
 from .ledger import Ledger
@@ -181,6 +181,7 @@ class Broker:
         session.placements, session.parked_bytes, session.held = {}, None, None
         session.waiting_since, session.gated, session.cells = None, False, 0
         session.warned = session.warned_until = None
+        wishes.pin(self, session, None)
         for key in [key for key, holder in self.cluster.tickets.items() if holder == session.id]:
             del self.cluster.tickets[key]
         if session.reserves is not None:
@@ -230,6 +231,7 @@ class Broker:
             log.info("Took up %d leases of the ledger; each is kept until proof of its end", count)
             for session in self.cluster.sessions.values():
                 self.applier.attach(session)
+        wishes.restore(self, await self.ledger.wishes() or ())
         usage = await self.ledger.fair_usage()
         now = self.clock()
         for user, saved in (usage or {}).items():

@@ -31,14 +31,14 @@ from sqlalchemy.pool import StaticPool
 from ..model import Demand
 from . import tables
 from .history import history
-from .journal import DecisionWrite, Journal, LeaseWrite, UsageKey, UsageSums
-from .rows import FairUsage, History, HistoryQuery, LeaseRow
+from .journal import DecisionWrite, Journal, LeaseWrite, UsageKey, UsageSums, WishWrite
+from .rows import FairUsage, History, HistoryQuery, LeaseRow, Wish
 from .storage import default_url, on_network
 
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-HEAD = "0001"  # the newest of them
+HEAD = "0002"  # the newest of them
 LOCK_WAIT_S = 2.0
 DAY_S = 86400.0
 KEPT_S = 400 * DAY_S  # a year can be compared with the one before
@@ -168,6 +168,8 @@ class Database:
                 connection.execute(insert(tables.decisions), [mine | _decision(record) for record in journal.decisions])
             if journal.audits:
                 connection.execute(insert(tables.audit), [mine | record._asdict() for record in journal.audits])
+            for (kind, key), wish in journal.wishes.items():
+                _write_wish(connection, self._broker, kind, key, wish)
             if journal.fair:
                 table = tables.fair_usage
                 old = (table.c.broker == self._broker) & table.c.user.in_(journal.fair)
@@ -183,6 +185,7 @@ class Database:
         leases, past = tables.leases, (tables.usage, tables.decisions, tables.audit)
         with self._transaction() as connection:
             connection.execute(delete(leases).where(leases.c.ended_at < old))
+            connection.execute(delete(tables.wishes).where(tables.wishes.c.until < now))
             for table in past:
                 connection.execute(delete(table).where(table.c.at < old))
         self._pruned = now
@@ -211,6 +214,18 @@ class Database:
             mine = tables.fair_usage.c.broker == self._broker
             rows = connection.execute(select(tables.fair_usage).where(mine)).all()
         return {row.user: FairUsage(usage=max(row.usage, 0.0), age_s=max(now - row.saved_at, 0.0)) for row in rows}
+
+    def wishes(self, now: float) -> list[Wish]:
+        """What people asked to last and has not ended. Raises Trouble."""
+        table = tables.wishes
+        with self._transaction() as connection:
+            rows = connection.execute(select(table).where(table.c.broker == self._broker).order_by(table.c.until)).all()
+        left = [(row, None if row.until is None else row.until - now) for row in rows]
+        return [
+            Wish(kind=row.kind, key=row.key, value=row.value, left_s=left_s)
+            for row, left_s in left
+            if left_s is None or left_s > 0
+        ]
 
     def history(self, query: HistoryQuery, now: float) -> History:
         """Raises Trouble."""
@@ -283,6 +298,14 @@ def _write_lease(connection: Connection, broker: str, session: str, lease: Lease
     changed = connection.execute(update(table).where(here).values(values)).rowcount
     if not changed and lease.row is not None:
         connection.execute(insert(table).values(broker=broker, **values))
+
+
+def _write_wish(connection: Connection, broker: str, kind: str, key: str, wish: WishWrite) -> None:
+    table = tables.wishes
+    here = (table.c.broker == broker) & (table.c.kind == kind) & (table.c.key == key)
+    connection.execute(delete(table).where(here))
+    if wish.value is not None:
+        connection.execute(insert(table).values(broker=broker, kind=kind, key=key, **wish._asdict()))
 
 
 def _write_usage(connection: Connection, broker: str, usage: dict[UsageKey, UsageSums]) -> None:

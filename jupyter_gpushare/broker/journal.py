@@ -41,6 +41,13 @@ class AuditWrite(NamedTuple):
     message: str
 
 
+class WishWrite(NamedTuple):
+    """`value` None: it was taken back."""
+
+    value: str | None
+    until: float | None
+
+
 class UsageKey(NamedTuple):
     at: int
     session: str
@@ -68,24 +75,25 @@ def _records() -> deque:
 
 @dataclass(slots=True)
 class Journal:
-    """Leases by session, latest only, never dropped; usage summed; decisions and audit in order. The oldest usage is
-    dropped beyond USAGE_MAX stretches, the oldest decisions and audit entries beyond RECORDS_MAX."""
+    """Leases by session and wishes by key, latest only, never dropped; usage summed; decisions and audit in order. The
+    oldest usage is dropped beyond USAGE_MAX stretches, the oldest decisions and audit entries beyond RECORDS_MAX."""
 
     leases: dict[str, LeaseWrite] = field(default_factory=dict)
     usage: dict[UsageKey, UsageSums] = field(default_factory=dict)
     decisions: deque[DecisionWrite] = field(default_factory=_records)
     audits: deque[AuditWrite] = field(default_factory=_records)
+    wishes: dict[tuple[str, str], WishWrite] = field(default_factory=dict)  # by kind and key
     fair: dict[str, float] = field(default_factory=dict)
     fair_at: float = 0.0
     dropped: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.leases or self.usage or self.decisions or self.audits or self.fair)
+        return bool(self.leases or self.usage or self.decisions or self.audits or self.wishes or self.fair)
 
     @property
     def urgent(self) -> bool:
         """A lease or an act of a person is written at once; sums and decisions may wait for company."""
-        return bool(self.leases or self.audits)
+        return bool(self.leases or self.audits or self.wishes)
 
     def add_usage(self, row: UsageRow, at: float) -> None:
         """Sums it up. What is negative or not a number is not a measurement and is left out (rules 1 and 7)."""
@@ -109,6 +117,7 @@ class Journal:
     def absorb(self, newer: Journal) -> None:
         """What came later joins this one; a session's later lease replaces the earlier."""
         self.leases |= newer.leases
+        self.wishes |= newer.wishes
         for key, sums in newer.usage.items():
             self._sum(key, sums)
         for record in newer.decisions:
@@ -129,5 +138,7 @@ class Journal:
             yield Journal(decisions=deque([record], maxlen=RECORDS_MAX))
         for entry in self.audits:
             yield Journal(audits=deque([entry], maxlen=RECORDS_MAX))
+        for wish, asked in self.wishes.items():
+            yield Journal(wishes={wish: asked})
         for user, value in self.fair.items():
             yield Journal(fair={user: value}, fair_at=self.fair_at)

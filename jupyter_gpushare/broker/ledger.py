@@ -19,8 +19,8 @@ import msgspec
 
 from ..errors import Unavailable
 from ..model import Caller, Finding
-from .journal import AuditWrite, DecisionWrite, Journal, LeaseWrite
-from .rows import DecisionRow, FairUsage, History, HistoryQuery, LeaseRow, UsageRow
+from .journal import AuditWrite, DecisionWrite, Journal, LeaseWrite, WishWrite
+from .rows import DecisionRow, FairUsage, History, HistoryQuery, LeaseRow, UsageRow, Wish
 from .storage import default_url
 
 if TYPE_CHECKING:
@@ -156,6 +156,13 @@ class Ledger:
             self._journal.fair_at = self._wall()
             self._written_soon()
 
+    def wished(self, kind: str, key: str, value: str | None = "", for_s: float | None = None) -> None:
+        """Somebody asked for something that shall last: a pin, a drain, a demand. `value` None takes it back."""
+        until = None if for_s is None else self._wall() + for_s
+        with self._wake:
+            self._journal.wishes[(kind, _text(key))] = WishWrite(value, until)
+            self._wake.notify()
+
     def audit(self, caller: Caller, verb: str, target: str, outcome: str, message: str = "") -> None:
         """Who asked for which change, and what came of it."""
         role = "admin" if caller.admin else caller.role
@@ -189,6 +196,14 @@ class Ledger:
             for write in found:
                 self._open.setdefault(write.row.session, write)
         return [write.row for write in found]
+
+    async def wishes(self, timeout_s: float = 5.0) -> list[Wish] | None:
+        """What people asked to last, with the time that is left; None where that could not be read."""
+        now = self._wall()
+        try:
+            return await self._ask(lambda database: database.wishes(now), timeout_s)
+        except Unavailable:
+            return None
 
     async def fair_usage(self, timeout_s: float = 5.0) -> dict[str, FairUsage] | None:
         """What `usage_saved` saved last, by user; None where that could not be read."""

@@ -238,6 +238,7 @@ class Cluster:
     tickets: dict[tuple[str, str], str] = field(default_factory=dict)  # (origin, path) -> the session that has it
     reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
+    drains: set[str] = field(default_factory=set)  # devices, also those no node has reported yet
     mix: Mix | None = None  # what is typically asked for, kept while it holds (broker/state.py)
 
     def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:

@@ -124,7 +124,9 @@ def _measure(cluster: Cluster, session: Session, held: Held) -> None:
 def _device(cluster: Cluster, server: ServerRecord, device: Device, now: float, window_s: float) -> None:
     record = cluster.devices.get(device.uuid)
     if record is None:
-        record = cluster.devices[device.uuid] = DeviceRecord(server.name, device, now)
+        record = cluster.devices[device.uuid] = DeviceRecord(
+            server.name, device, now, drained=device.uuid in cluster.drains
+        )
         record.utilization, record.memory_utilization = device.utilization, device.memory_utilization
         for session in cluster.sessions.values():
             session.refused = ""  # what could not be given before may be on this one

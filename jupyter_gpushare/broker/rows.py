@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from ..model import AnyDecision, Demand
@@ -29,6 +31,15 @@ class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     user: str
     decision: AnyDecision
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asked to last: a session's pin, a device's drain, the demand of a notebook's next kernel."""
+
+    kind: Literal["pin", "drain", "demand"]
+    key: str  # session, device, or JSON [user, path]
+    value: str = ""  # JSON of model.Demand
+    left_s: float | None = None  # until it ends; None: until it is taken back
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, SessionSpec, checked
-from . import room, words
+from . import room, wishes, words
 from .records import Cluster, Placement, Session
 from .rows import LeaseRow
 from .upkeep import begin_burst, end_burst
@@ -259,7 +259,7 @@ def started(broker: Broker, session: Session, body: Started) -> None:
     session.last_alive, session.cells = broker.clock(), 0
     session.processes = "unknown"
     if session.path is not None:
-        broker.cluster.demands.pop((session.user, session.path), None)
+        wishes.demand(broker, session.user, session.path, None)
     broker.applier.attach(session)
     broker.applier.remember(session)
 

@@ -77,6 +77,17 @@ audit = Table(
     Column("message", Text, nullable=False),
 )
 
+# What people asked to last.
+wishes = Table(
+    "wishes",
+    metadata,
+    Column("broker", String, primary_key=True),
+    Column("kind", String, primary_key=True),  # pin, drain, demand
+    Column("key", String, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("until", Float),
+)
+
 fair_usage = Table(
     "fair_usage",
     metadata,

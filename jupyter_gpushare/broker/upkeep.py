@@ -11,7 +11,7 @@ from ..core import fairness
 from ..core.probe import Burst, observe
 from ..core.state import State
 from ..model import Finding
-from . import words
+from . import wishes, words
 from .records import Measured, Session, Usage
 from .rows import UsageRow
 
@@ -35,7 +35,7 @@ def upkeep(broker: Broker, now: float) -> None:
         if session.gated and now - session.asked_at > GATE_SILENT_S:
             leave(session)
         if session.pinned_until is not None and session.pinned_until <= now:
-            session.pinned_until = None
+            wishes.pin(broker, session, None)
         if session.reserves is not None:
             if now - session.opened > RESERVED_FOR_S:
                 broker.end(session, "reservation expired")

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Refused
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
 from ..units import format_bytes, parse_bytes, parse_seconds
-from . import room, words
+from . import room, wishes, words
 from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
 
@@ -211,13 +211,13 @@ def pin(broker: Broker, session: Session, body: Pin) -> None:
     for_s = parse_seconds(body.for_s, "for_s")
     if not 0 < for_s <= PIN_MAX_S or not math.isfinite(for_s):
         raise BadDemand(f"for_s: {body.for_s!r} is not usable; it must be above 0 and at most {PIN_MAX_S:.0f}.")
-    session.pinned_until = broker.clock() + for_s
+    wishes.pin(broker, session, for_s)
     session.warned = session.warned_until = None
 
 
 def unpin(broker: Broker, session: Session) -> None:
     _live(session)
-    session.pinned_until = None
+    wishes.pin(broker, session, None)
 
 
 def move(broker: Broker, session: Session, body: MoveTo) -> None:
@@ -273,10 +273,9 @@ def stop(broker: Broker, caller: Caller, name: str, body: StopBody) -> None:
 
 def drain(broker: Broker, uuid: str, drained: bool) -> None:
     """An empty device takes nobody new; what is there moves away where it can."""
-    record = broker.cluster.devices.get(uuid)
-    if record is None:
+    if uuid not in broker.cluster.devices:
         raise NotFound(f"{uuid!r} is not known here.")
-    record.drained = drained
+    wishes.drain(broker, uuid, drained)
 
 
 def _live(session: Session) -> None:

@@ -12,6 +12,7 @@ import pytest
 from jupyter_gpushare.broker.broker import Broker
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
+from jupyter_gpushare.broker.rows import Wish
 from jupyter_gpushare.bus.local import LocalBus
 from jupyter_gpushare.core.policy import Policy
 from jupyter_gpushare.model import (
@@ -41,6 +42,7 @@ class MemoryLedger:
         self.rows: list[Any] = []
         self.audits: list[tuple[str, str, str]] = []
         self.saved: dict[str, float] = {}
+        self.wished_for: dict[tuple[str, str], Wish] = {}
         self.degraded = None
 
     def lease_granted(self, row) -> None:
@@ -66,6 +68,14 @@ class MemoryLedger:
 
     async def leases(self) -> list[Any]:
         return list(self.open.values())
+
+    def wished(self, kind: str, key: str, value: str | None = "", for_s: float | None = None) -> None:
+        self.wished_for.pop((kind, key), None)
+        if value is not None:
+            self.wished_for[(kind, key)] = Wish(kind=kind, key=key, value=value, left_s=for_s)
+
+    async def wishes(self) -> list[Wish]:
+        return list(self.wished_for.values())
 
     async def fair_usage(self) -> dict[str, Any]:
         return {}

@@ -39,6 +39,47 @@ async def test_leases_and_bindings_outlive_the_broker_in_the_real_ledger(world, 
         await w.ledger.close()
 
 
+async def test_what_people_asked_to_last_outlives_the_broker_in_the_real_ledger(world, tmp_path):
+    """A pin keeps its remaining time, a drained device stays drained, a notebook's next kernel gets what was chosen."""
+    w = await world(devices=2)
+    await w.broker.stop()
+    w.ledger = await Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    w.make()
+    await w.start()
+    admin = Caller(user="root", admin=True)
+    first, second = w.node.uuids
+    await w.kernel("k1", demand={"gpus": 0.5})
+    await w.kernel("k2", demand={"gpus": 0.5})
+    await w.call("POST", "sessions/k1/pin", server("alice"), {"for_s": 3600})
+    await w.call("POST", "sessions/k2/pin", server("alice"), {"for_s": 3600})
+    await w.call("POST", "sessions/k2/unpin", server("alice"))
+    await w.call("POST", f"devices/{first}/drain", admin)
+    await w.call("POST", f"devices/{second}/drain", admin)
+    await w.call("POST", f"devices/{second}/undrain", admin)
+    await w.call("PUT", "demands/a.ipynb", Caller(user="alice"), {"gpus": 2})
+    await w.call("PUT", "demands/b.ipynb", Caller(user="alice"), {"gpus": 0.7})
+    await w.open("k3", path="b.ipynb")
+    await w.started("k3")
+    assert await w.ledger.flushed()
+    await w.broker.stop()
+    await w.ledger.close()
+    w.ledger = await Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    w.make()
+    await w.start()
+    try:
+        cluster = w.broker.cluster
+        assert cluster.sessions["k1"].pinned_until == pytest.approx(w.clock() + 3600, abs=60)
+        assert cluster.sessions["k2"].pinned_until is None
+        assert {uuid: record.drained for uuid, record in cluster.devices.items()} == {first: True, second: False}
+        assert {key: demand.gpus for key, demand in cluster.demands.items()} == {("alice", "a.ipynb"): 2}
+        await w.ends("k1")
+        assert await w.ledger.flushed()
+        assert {wish.kind for wish in await w.ledger.wishes()} == {"drain", "demand"}
+    finally:
+        await w.broker.stop()
+        await w.ledger.close()
+
+
 async def test_the_route_table_describes_itself(world):
     w = await world()
     document = await w.call("GET", "openapi.json", Caller(user="a"))
