@@ -6,6 +6,7 @@
     ├── BadDemand        400  a field of a request is not usable
     ├── NotAllowed       403  somebody else's session, or an admin's verb
     ├── NotFound         404  no such session, device or server
+    ├── WrongMethod      405  there is such a path, but not for this method
     ├── Conflict         409  the thing asked for does not go with the present state
     │   ├── NeedsRestart      a running kernel cannot get it without a restart
     │   ├── OverLimit         more than this user may have
@@ -46,6 +47,17 @@ class NotAllowed(GPUShareError):
 class NotFound(GPUShareError):
     reason = "not_found"
     status = 404
+
+
+class WrongMethod(GPUShareError):
+    """`allow`: the methods this path takes, as the HTTP header of that name lists them."""
+
+    reason = "wrong_method"
+    status = 405
+
+    def __init__(self, message: str, *, reason: str | None = None, allow: str = "") -> None:
+        super().__init__(message, reason=reason)
+        self.allow = allow
 
 
 class Conflict(GPUShareError):

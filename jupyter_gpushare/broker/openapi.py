@@ -44,6 +44,7 @@ FAILURES = {
     400: "A field is not usable; the message names it.",
     403: "Somebody else's session, or an admin's verb.",
     404: "No such session, device or server.",
+    405: "The path takes other methods; the header Allow names them.",
     409: "It does not go with the present state.",
     503: "A part this needs is away; it comes back by itself.",
 }

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from http.client import responses
 from typing import Any
 
 import msgspec
 from tornado import iostream, web
 
 from ..broker.port import BrokerPort
-from ..errors import GPUShareError
+from ..errors import GPUShareError, NotAllowed, NotFound, WrongMethod
 from ..model import Caller
 from .sse import heartbeaten
+
+SAID = {  # what tornado and jupyter_server refuse before any of us is asked: status -> reason, message
+    400: ("bad_request", "This request cannot be read."),
+    403: (NotAllowed.reason, "You are not logged in here, or may not do this."),
+    404: (NotFound.reason, "There is nothing here."),
+    405: (WrongMethod.reason, "This method is not known here."),
+}
+BROKEN = "The GPU service failed at this request; the server's log says why."
+METHODS = "GET, POST, PUT"  # all that any path takes
+
+
+async def answer(handler: web.RequestHandler, port: BrokerPort, caller: Caller, path: str) -> None:
+    """What the broker says to this request, as JSON or as its stream. Raises GPUShareError."""
+    if path == "events":
+        if handler.request.method != "GET":
+            raise WrongMethod(f"events takes GET, not {handler.request.method}.", allow="GET")
+        await _send_stream(handler, port, caller)
+    else:
+        await _send(handler, port, caller, path)
 
 
 def refuse(handler: web.RequestHandler, error: GPUShareError) -> None:
@@ -18,11 +38,25 @@ def refuse(handler: web.RequestHandler, error: GPUShareError) -> None:
     handler.set_status(error.status)
     if error.status == 503:
         handler.set_header("Retry-After", "1")
+    if isinstance(error, WrongMethod):
+        handler.set_header("Allow", error.allow or METHODS)
     _json(handler, {"message": str(error), "reason": error.reason})
 
 
-async def send(handler: web.RequestHandler, port: BrokerPort, caller: Caller, path: str) -> None:
-    """What the broker says to this request."""
+def refuse_unasked(handler: web.RequestHandler, status: int, error: BaseException | None) -> None:
+    """The same for what the web server refuses by itself, and for a bug of ours: no page, no traceback."""
+    reason, message = SAID.get(status) or (
+        GPUShareError.reason,
+        responses.get(status, "Refused.") if status < 500 else BROKEN,
+    )
+    if isinstance(error, web.HTTPError) and error.log_message:
+        message = error.log_message % error.args  # tornado doubles each % of a message without arguments
+    if status == WrongMethod.status:
+        handler.set_header("Allow", METHODS)
+    _json(handler, {"message": message, "reason": reason})
+
+
+async def _send(handler: web.RequestHandler, port: BrokerPort, caller: Caller, path: str) -> None:
     query = {name: handler.get_query_argument(name) for name in handler.request.query_arguments}
     reply = await port.call(caller, handler.request.method or "GET", path, query, handler.request.body)
     handler.set_status(reply.status)
@@ -33,7 +67,7 @@ async def send(handler: web.RequestHandler, port: BrokerPort, caller: Caller, pa
         _json(handler, reply.body)
 
 
-async def send_stream(handler: web.RequestHandler, port: BrokerPort, caller: Caller) -> None:
+async def _send_stream(handler: web.RequestHandler, port: BrokerPort, caller: Caller) -> None:
     """The broker's events until one of the two sides goes."""
     last = handler.request.headers.get("Last-Event-ID", "")
     handler.set_header("Content-Type", "text/event-stream")

@@ -16,7 +16,7 @@ from tornado.netutil import Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from ..broker.port import Reply, StreamEvent
-from ..errors import GPUShareError, Unavailable
+from ..errors import GPUShareError, Unavailable, WrongMethod
 from ..model import Caller
 from .sse import events
 
@@ -99,7 +99,10 @@ class Client:
             )
         )
         if answer.code >= 400:
-            raise error_from(answer.code, answer.body)
+            error = error_from(answer.code, answer.body)
+            if isinstance(error, WrongMethod):
+                error.allow = answer.headers.get("Allow", "")
+            raise error
         return Reply(answer.code, msgspec.json.decode(answer.body) if answer.body else None)
 
     async def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]:
@@ -140,5 +143,5 @@ def _wait_of(body: bytes) -> float:
     """How long the request itself asks to wait."""
     try:
         return msgspec.json.decode(body, type=_Wait).wait_s if body else 0.0
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # the broker says what is wrong with it
         return 0.0

@@ -59,7 +59,7 @@ class GPUShareExtension(ExtensionApp):
         if self.rooms is not None:
             from .handlers import GPUShareHandler
 
-            self.handlers.append((r"/gpushare/api/v1/(.+)", GPUShareHandler, {"rooms": self.rooms}))
+            self.handlers.append((r"/gpushare/api/v1(?:/(.*))?", GPUShareHandler, {"rooms": self.rooms}))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         if self._hides_terminals:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.auth.identity import User
@@ -11,12 +12,23 @@ from tornado import web
 
 from ..errors import GPUShareError, NotAllowed
 from ..model import Caller
-from .answer import refuse, send, send_stream
+from .answer import answer, refuse, refuse_unasked
 
 if TYPE_CHECKING:
     from .rooms import Rooms
 
 CAPABILITY = "gpushare "  # Authorization: gpushare <token of one session>
+
+
+def asked() -> Callable[[GPUShareHandler, str | None], Awaitable[None]]:
+    """One HTTP method. Each needs its own: `authorized` keeps the action of the first it was called for."""
+
+    @web.authenticated
+    @authorized
+    async def method(handler: GPUShareHandler, path: str | None) -> None:
+        await handler.answer(path or "")
+
+    return method
 
 
 class GPUShareHandler(APIHandler):
@@ -43,20 +55,10 @@ class GPUShareHandler(APIHandler):
             return
         self.current_user = self._jupyter_current_user = User(username=self.rooms.user, name="one of its kernels")
 
-    @web.authenticated
-    @authorized
-    async def get(self, path: str) -> None:
-        await self.answer(path)
+    get, head, post, put, patch, delete = (asked() for _ in range(6))
 
-    @web.authenticated
-    @authorized
-    async def post(self, path: str) -> None:
-        await self.answer(path)
-
-    @web.authenticated
-    @authorized
-    async def put(self, path: str) -> None:
-        await self.answer(path)
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        refuse_unasked(self, status_code, kwargs.get("exc_info", (None, None))[1])
 
     def _log(self) -> None:
         """A broker that is away is told in the panel; an error with its headers for every look would bury the log."""
@@ -75,9 +77,6 @@ class GPUShareHandler(APIHandler):
         try:
             if self.request.method == "GET":
                 self.rooms.link.check()
-            if path == "events":
-                await send_stream(self, self.rooms.link, self.caller())
-            else:
-                await send(self, self.rooms.link, self.caller(), path)
+            await answer(self, self.rooms.link, self.caller(), path)
         except GPUShareError as error:
             refuse(self, error)

@@ -17,7 +17,7 @@ from tornado.netutil import bind_unix_socket
 from ..broker.port import BrokerPort
 from ..errors import BadDemand, GPUShareError, NotAllowed
 from ..model import Caller
-from .answer import refuse, send, send_stream
+from .answer import answer, refuse, refuse_unasked
 from .client import CALLER, reachable
 
 
@@ -57,15 +57,14 @@ class SocketHandler(web.RequestHandler):
 
     async def answer(self, path: str) -> None:
         try:
-            caller = self.caller()
-            if path == "events":
-                await send_stream(self, self.port, caller)
-            else:
-                await send(self, self.port, caller, path)
+            await answer(self, self.port, self.caller(), path)
         except GPUShareError as error:
             refuse(self, error)
 
-    get = post = put = delete = answer
+    get = post = put = delete = patch = head = answer
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        refuse_unasked(self, status_code, kwargs.get("exc_info", (None, None))[1])
 
 
 class Door:
