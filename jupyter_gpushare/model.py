@@ -41,7 +41,10 @@ STATES: tuple[SessionState, ...] = SessionState.__args__  # type: ignore[attr-de
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session may run. None means anywhere. `model` matches any part of a device's model name."""
+    """Where a session may run; None is anywhere, and so are "" and "any" in a demand that was `checked`.
+
+    `model` matches any part of a device's model name.
+    """
 
     model: str | None = None
     server: str | None = None
@@ -84,10 +87,11 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 LARGEST = 2**63  # what an array and a database column of whole numbers hold
 MOST_GPUS = 65536  # more than any cluster has
+MOST_NEAR = 32  # each is looked up for each server at each decision
 
 
 def checked(demand: Demand) -> Demand:
-    """The same demand, if every field is usable. Raises BadDemand naming the field, its value and what is allowed."""
+    """The demand, an empty constraint as None. Raises BadDemand naming the field, its value and what is allowed."""
     gpus = demand.gpus
     if not math.isfinite(gpus) or gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise BadDemand(f"gpus: {gpus!r} is not usable; allowed are 0, a fraction below 1, or a whole number.")
@@ -101,10 +105,19 @@ def checked(demand: Demand) -> Demand:
             raise BadDemand(f"{field}: {value!r} is not usable; it must be greater than 0.")
         if value is not None and value >= LARGEST:
             raise BadDemand(f"{field}: {value!r} is not usable; it must be below 2**63.")
+    if len(demand.near) > MOST_NEAR:
+        raise BadDemand(f"near: {len(demand.near)} places are too many; at most {MOST_NEAR} can be named.")
     for place in demand.near:
         if not place.startswith(("session:", "data:")) or place.endswith(":"):
             raise BadDemand(f"near: {place!r} is not usable; use session:<id> or data:<path>.")
-    return demand
+    where = Constraints(model=_named(demand.constraints.model), server=_named(demand.constraints.server))
+    return demand if where == demand.constraints else msgspec.structs.replace(demand, constraints=where)
+
+
+def _named(name: str | None) -> str | None:
+    """What a constraint names, None for anything."""
+    stripped = (name or "").strip()
+    return None if stripped.lower() in ("", "any") else stripped
 
 
 # --- what a node reports -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -26,10 +26,13 @@ UNHEARD_S = 2.0  # a cell's start or end that did not reach us is made up for; o
 TAKEN_OVER = "Another start of this notebook took over this place in line."
 
 
+Pid = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # 0 and below are process groups to whoever signals them
+
+
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """The kernel's process: pid alone proves nothing, so its start time as psutil gives it goes with it."""
 
-    pid: int
+    pid: Pid
     started: float
 
 
@@ -43,7 +46,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel as its server knows it: enough to take it up again where the broker lost it."""
 
     spec: SessionSpec
-    pid: int | None = None
+    pid: Pid | None = None
     started: float | None = None
     bursting: bool = False
     devices: tuple[str, ...] = ()  # its mask

@@ -22,6 +22,13 @@ PIN_S = 3600.0
 PIN_MAX_S = 7 * 86400.0
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the constraints: only those that are there. None, "" and "any" lift one."""
+
+    model: str | UnsetType | None = UNSET
+    server: str | UnsetType | None = UNSET
+
+
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A change of a demand: only the fields that are there. "restart" reserves what a running kernel cannot get."""
 
@@ -32,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | str | UnsetType | None = UNSET
     cpus: float | UnsetType | None = UNSET
     host_memory: int | float | str | UnsetType | None = UNSET
-    constraints: Constraints | UnsetType = UNSET
+    constraints: Limits | UnsetType = UNSET
     near: tuple[str, ...] | UnsetType = UNSET
     kind: Kind | UnsetType | None = UNSET
     horizon: Horizon | UnsetType | None = UNSET
@@ -55,15 +62,21 @@ class StopBody(msgspec.Struct, frozen=True, kw_only=True):
 
 def demand_of(ask: Ask, before: Demand) -> Demand:
     """The demand that comes out of it. Raises BadDemand naming the field."""
-    fields: dict[str, Any] = {
-        name: value for name in Demand.__struct_fields__ if (value := getattr(ask, name, UNSET)) is not UNSET
-    }
+    fields = _given(ask, Demand)
+    if ask.constraints is not UNSET:
+        fields["constraints"] = msgspec.structs.replace(before.constraints, **_given(ask.constraints, Constraints))
     for name in ("memory", "host_memory"):
         if fields.get(name) is not None:
             fields[name] = parse_bytes(fields[name], name)
     if fields.get("duration_s") is not None:
         fields["duration_s"] = parse_seconds(fields["duration_s"], "duration_s")
     return checked(msgspec.structs.replace(before, **fields))
+
+
+def _given(change: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of `kind` that a change names."""
+    values = {name: getattr(change, name, UNSET) for name in kind.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 def request(broker: Broker, session: Session, ask: Ask) -> None:

@@ -149,14 +149,19 @@ class Session:
         memory: int | str | None = None,
         exclusive: bool | None = None,
         model: str | None = None,
+        server: str | None = None,
         restart: bool = False,
     ) -> dict[str, Any]:
-        """Changes the demand; what is None stays. `restart` reserves what a running kernel cannot get."""
+        """Changes the demand; what is None stays. `model` and `server` are lifted by "any".
+
+        `restart` reserves what a running kernel cannot get.
+        """
+        places = {name: place for name, place in (("model", model), ("server", server)) if place is not None}
         demand: dict[str, Any] = {
             "gpus": gpus,
             "memory": None if memory is None else parse_bytes(memory),
             "exclusive": exclusive,
-            "constraints": None if model is None else {"model": model},
+            "constraints": places or None,
             "apply": "restart" if restart else None,
         }
         return self._verb("POST", "request", {name: value for name, value in demand.items() if value is not None})

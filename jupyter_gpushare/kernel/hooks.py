@@ -65,7 +65,8 @@ def _magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
         %gpu request 2           ask for 2 GPUs; 0.5 guarantees half of one, 0 asks for none
              --memory 20GiB      memory on each
              --exclusive         nobody else on it
-             --model A100        only devices whose name contains this
+             --model A100        only devices whose name contains this; any lifts that
+             --server alpha      only devices of this server; any lifts that
              --restart           reserve what a running kernel cannot get; restart when it is ready
         %gpu near /datasets/x    where its data lies (several paths, or session:<id>)
         %gpu wait                wait until a GPU is there

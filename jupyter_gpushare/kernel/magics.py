@@ -125,14 +125,14 @@ def _request(session: Session, words: list[str]) -> Card:
     for word in rest:
         if word in ("--exclusive", "--restart"):
             asked[word[2:]] = True
-        elif word.partition("=")[0] in ("--memory", "--model"):
+        elif word.partition("=")[0] in ("--memory", "--model", "--server"):
             option, given, value = word.partition("=")
             value = value if given else next(rest, "")
             if not value or value.startswith("--"):
                 raise BadDemand(f"{option}: a value is missing.")
             asked[option[2:]] = units.parse_bytes(value) if option == "--memory" else value
         elif word.startswith("-") and not word[1:2].isdigit():
-            raise BadDemand(f"{word!r} is not known; there are --memory, --exclusive, --model, --restart.")
+            raise BadDemand(f"{word!r} is not known; there are --memory, --exclusive, --model, --server, --restart.")
         elif "gpus" in asked:
             raise BadDemand(f"{word!r} is one word too many.")
         else:

@@ -47,6 +47,7 @@ ADMIN = Caller(user="root", admin=True)
         ),
         (b'{"memory": "81GiB"}', "memory: 81.0 GiB is more than any GPU here has; the largest has 80.0 GiB."),
         (b'{"near": ["x"]}', "near: 'x' is not usable"),
+        (b'{"near": [' + b'"data:/x", ' * 32 + b'"data:/x"]}', "near: 33 places are too many; at most 32"),
     ],
 )
 async def test_a_request_that_cannot_be_used_names_the_field(world, body, said):
@@ -192,6 +193,42 @@ async def test_of_a_user_the_latest_200_chosen_demands_are_remembered(world):
     assert demands["alice", "0.ipynb"].gpus == 0.7
     assert demands["alice", "new.ipynb"].gpus == 0.9
     assert demands["bob", "bob.ipynb"].gpus == 0.3
+
+
+async def test_a_constraint_is_lifted_by_any_or_nothing_and_the_other_one_stays(world):
+    w = await world()
+
+    async def asked(**constraints) -> dict[str, str | None]:
+        answer = await w.broker.call(
+            ALICE, "POST", "sessions/k1/request", {}, msgspec.json.encode({"constraints": constraints})
+        )
+        assert answer.status == 202
+        return (await w.seen("k1"))["demand"]["constraints"]
+
+    await w.kernel("k1")
+    server = w.broker.cluster.server_of(w.broker.cluster.sessions["k1"])
+    assert await asked(model="A100", server=server) == {"model": "A100", "server": server}
+    assert await asked(model="any") == {"model": None, "server": server}
+    assert await asked(model="A100", server="") == {"model": "A100", "server": None}
+    assert await asked(model=None) == {"model": None, "server": None}
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**31])
+async def test_a_process_id_that_can_be_none_is_refused_naming_the_field(world, pid):
+    w = await world()
+    await w.kernel("k1")
+    spec = {"id": "k1", "user": "alice", "origin": "alice-lab", "label": ""}
+
+    with pytest.raises(BadDemand, match=r"^pid: expected `int`"):
+        await w.call("POST", "sessions/k1/started", server("alice"), {"pid": pid, "started": 1.0})
+    with pytest.raises(BadDemand, match=r"^sessions\[0\]\.pid: expected `int`"):
+        await w.call(
+            "POST",
+            "servers/alice-lab/alive",
+            server("alice"),
+            {"sessions": [{"spec": spec, "pid": pid, "started": 1.0}]},
+        )
+    assert w.broker.cluster.sessions["k1"].pid not in (0, -1)
 
 
 async def test_why_names_terms_and_alternatives(world):

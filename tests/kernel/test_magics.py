@@ -66,6 +66,8 @@ A100, RTX = {"model": "A100"}, {"model": "RTX 4090"}
         ("request --memory=512MiB", "request", {"memory": 512 * 2**20}),
         ("request 1 --exclusive --model A100", "request", {"gpus": 1.0, "exclusive": True, "constraints": A100}),
         ("request 2 --model 'RTX 4090' --restart", "request", {"gpus": 2.0, "constraints": RTX, "apply": "restart"}),
+        ("request --model any", "request", {"constraints": {"model": "any"}}),
+        ("request 1 --server alpha", "request", {"gpus": 1.0, "constraints": {"server": "alpha"}}),
         ("near /datasets/x", "request", {"near": ["data:/datasets/x"]}),
         ("near session:k2 /d", "request", {"near": ["session:k2", "data:/d"]}),
         ("release", "release", {}),
