@@ -87,6 +87,11 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 LARGEST = 2**63  # what an array and a database column of whole numbers hold
 MOST_GPUS = 65536  # more than any cluster has
+UNFOLLOWED = {  # fields of other kinds of broker, and why one of a single machine has no use for them
+    "gpus_max": "the number of GPUs of a running kernel is fixed; ask for a whole number of gpus",
+    "cpus": "a kernel runs where its server does, with whatever CPUs that has",
+    "host_memory": "a kernel runs where its server does, with whatever memory that has",
+}
 MOST_NEAR = 32  # each is looked up for each server at each decision
 
 
@@ -97,9 +102,10 @@ def checked(demand: Demand) -> Demand:
         raise BadDemand(f"gpus: {gpus!r} is not usable; allowed are 0, a fraction below 1, or a whole number.")
     if gpus > MOST_GPUS:
         raise BadDemand(f"gpus: {gpus!r} is not usable; at most {MOST_GPUS} can be asked for.")
-    if demand.gpus_max is not None and (gpus < 1 or demand.gpus_max < gpus):
-        raise BadDemand(f"gpus_max: {demand.gpus_max!r} needs a whole gpus of at least 1 and at most gpus_max.")
-    for field in ("memory", "duration_s", "cpus", "host_memory"):
+    for field, why in UNFOLLOWED.items():
+        if getattr(demand, field) is not None:
+            raise BadDemand(f"{field}: {getattr(demand, field)!r} cannot be followed: {why}.")
+    for field in ("memory", "duration_s"):
         value = getattr(demand, field)
         if value is not None and (not math.isfinite(value) or value <= 0):
             raise BadDemand(f"{field}: {value!r} is not usable; it must be greater than 0.")

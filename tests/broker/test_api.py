@@ -47,6 +47,9 @@ ADMIN = Caller(user="root", admin=True)
         ),
         (b'{"memory": "81GiB"}', "memory: 81.0 GiB is more than any GPU here has; the largest has 80.0 GiB."),
         (b'{"near": ["x"]}', "near: 'x' is not usable"),
+        (b'{"gpus": 1, "gpus_max": 4}', "gpus_max: 4 cannot be followed: the number of GPUs of a running kernel is"),
+        (b'{"cpus": 4}', "cpus: 4.0 cannot be followed: a kernel runs where its server does"),
+        (b'{"host_memory": "20GiB"}', "host_memory: 21474836480 cannot be followed: a kernel runs where its server"),
         (b'{"near": [' + b'"data:/x", ' * 32 + b'"data:/x"]}', "near: 33 places are too many; at most 32"),
     ],
 )

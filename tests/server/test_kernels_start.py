@@ -145,8 +145,11 @@ async def test_a_notebooks_metadata_is_its_kernels_demand_and_its_name_the_label
     assert (session["demand"]["gpus"], session["demand"]["memory"]) == (0.5, 2 * 2**30)
 
 
-async def test_metadata_that_cannot_be_used_is_left_out_and_the_kernel_starts(kernels, gpu, jp_serverapp, jp_root_dir):
-    notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {"gpushare": {"gpus": "many"}}}
+@pytest.mark.parametrize(("unusable", "said"), [({"gpus": "many"}, "gpus"), ({"gpus": 0.5, "cpus": 4}, "cpus: 4.0")])
+async def test_metadata_that_cannot_be_used_is_left_out_and_said_and_the_kernel_starts(
+    kernels, gpu, jp_serverapp, jp_root_dir, caplog, unusable, said
+):
+    notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {"gpushare": unusable}}
     (Path(jp_root_dir) / "bad.ipynb").write_text(json.dumps(notebook))
 
     model = await jp_serverapp.session_manager.create_session(
@@ -154,6 +157,8 @@ async def test_metadata_that_cannot_be_used_is_left_out_and_the_kernel_starts(ke
     )
 
     assert (await gpu("sessions", model["kernel"]["id"]))["demand"]["gpus"] == 0.1
+    (line,) = [record.getMessage() for record in caplog.records if "This demand is not used" in record.getMessage()]
+    assert said in line
 
 
 async def test_a_client_that_gives_up_leaves_no_place_in_line(kernels, gpu, kernelspec, jp_fetch, until):
