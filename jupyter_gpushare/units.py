@@ -1,4 +1,4 @@
-"""Sizes and durations as people write and read them. Standard library only: kernels load this file."""
+"""Sizes, durations, counts and places as people write and read them. Standard library only: kernels load this file."""
 
 from __future__ import annotations
 
@@ -75,3 +75,28 @@ def format_seconds(seconds: float | None) -> str:
         return f"{minutes} min"
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def about(seconds: float | None) -> str:
+    """An estimate: ``under a minute``, ``about 4 min``, ``more than an hour``, ``no estimate yet``."""
+    if seconds is None:
+        return "no estimate yet"
+    if seconds < 60:
+        return "under a minute"
+    return "more than an hour" if seconds > 90 * 60 else f"about {round(seconds / 60)} min"
+
+
+def plural(count: int, one: str) -> str:
+    """``1 GPU``, ``2 GPUs``."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def ordinal(number: int) -> str:
+    """``3rd``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def place(position: int | None) -> str:
+    """``3rd in line``, ``in line`` where the place is not known."""
+    return "in line" if position is None else f"{ordinal(position)} in line"

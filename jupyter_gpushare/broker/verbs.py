@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Refused
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
-from ..units import format_bytes, parse_bytes, parse_seconds
+from ..units import format_bytes, parse_bytes, parse_seconds, plural
 from . import room, wishes, words
 from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
@@ -112,7 +112,7 @@ def beyond_reach(cluster: Cluster, session: Session, demand: Demand) -> str | No
     if session.cooperative and not session.context:
         return None  # its mask can still be rewritten
     if demand.devices != session.demand.devices:
-        return words.plural(demand.devices, "GPU")
+        return plural(demand.devices, "GPU")
     model = demand.constraints.model
     if demand.constraints != session.demand.constraints and not all(
         (model is None or model.lower() in cluster.devices[uuid].seen.model.lower())

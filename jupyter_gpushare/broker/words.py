@@ -6,7 +6,7 @@ Pattern: what is true, what it means for the work, what can be done. Never names
 from __future__ import annotations
 
 from ..model import SessionState
-from ..units import format_bytes
+from ..units import about, format_bytes, place, plural
 from .records import Cluster, Session
 from .status import Next
 
@@ -16,26 +16,12 @@ RECLAIM = {
     "trim": "Memory that is only cached will be given back in {clock}. Your variables stay.",
     "unbind": "This GPU is idle and will be given on in {clock}. Nothing of yours is on it.",
 }
-ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
-
-
-def about(seconds: float | None) -> str:
-    """``under a minute``, ``about 4 min``, ``more than an hour``, ``no estimate yet``."""
-    if seconds is None:
-        return "no estimate yet"
-    if seconds < 60:
-        return "under a minute"
-    return "more than an hour" if seconds > 90 * 60 else f"about {round(seconds / 60)} min"
 
 
 def clock(seconds: float) -> str:
     """A running countdown: ``0:24``."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     return f"{minutes}:{rest:02d}"
-
-
-def plural(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def gpu(cluster: Cluster, uuid: str) -> str:
@@ -57,10 +43,6 @@ def asked(session: Session) -> str:
     amount = plural(demand.devices, "GPU") if demand.gpus >= 1 else "a GPU"
     model = f", any {demand.constraints.model}" if demand.constraints.model else ""
     return f"{amount}{model}"
-
-
-def place(position: int | None) -> str:
-    return "in line" if position is None else f"{ORDINALS.get(position, f'{position}th')} in line"
 
 
 def over_limit(asked_for: float, limit: int, kept: int) -> str:

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..units import GIB
+from ..units import GIB, about, ordinal, place, plural
 
 Json = dict[str, Any]
 
@@ -136,7 +136,7 @@ def why(answer: Json, session: Json, cluster: Json) -> Card:
     rows = [(TERMS.get(term["name"], term["name"]), term["value"], term["text"]) for term in terms[:SHOWN_TERMS]]
     if terms[SHOWN_TERMS:]:
         rest = sum(term["value"] or 0.0 for term in terms[SHOWN_TERMS:])
-        rows.append((_plural(len(terms) - SHOWN_TERMS, "more term"), rest, "see the panel"))
+        rows.append((plural(len(terms) - SHOWN_TERMS, "more term"), rest, "see the panel"))
     most = max(0.01, *(abs(value or 0.0) for _, value, _ in rows))
     cells = "".join(
         f'<span>{escape(name)}</span><span class="bar" aria-hidden="true">'
@@ -191,25 +191,6 @@ def history(answer: Json) -> Card:
 # --- words ---
 
 
-def about(seconds: float | None) -> str:
-    """``under a minute``, ``about 4 min``, ``more than an hour``, ``no estimate yet``."""
-    if seconds is None:
-        return "no estimate yet"
-    if seconds < 60:
-        return "under a minute"
-    return "more than an hour" if seconds > 90 * 60 else f"about {round(seconds / 60)} min"
-
-
-def ordinal(number: int) -> str:
-    """``3rd``."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
-def place(position: int | None) -> str:
-    return "in line" if position is None else f"{ordinal(position)} in line"
-
-
 def percent(fraction: float | None) -> str:
     return "–" if fraction is None else f"{fraction:.0%}"
 
@@ -230,10 +211,6 @@ def model_name(model: str) -> str:
 
 def gib(size: float | None) -> str:
     return "–" if size is None else f"{size / GIB:.1f}" if size / GIB < 99.95 else f"{size / GIB:.0f}"
-
-
-def _plural(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def _signed(value: float | None) -> str:
@@ -298,7 +275,7 @@ def _sentence(session: Json, mine: list[Any]) -> tuple[str, str]:
         return ", ".join([f"{on} <b>{escape(' and '.join(names))}</b>", *map(escape, details)]), plain
     if state == "waiting":
         demand = session["demand"]
-        amount = _plural(int(-(-demand["gpus"] // 1)), "GPU") if demand["gpus"] >= 1 else "a GPU"
+        amount = plural(int(-(-demand["gpus"] // 1)), "GPU") if demand["gpus"] >= 1 else "a GPU"
         model = f", any {demand['constraints']['model']}" if demand["constraints"]["model"] else ""
         return f"Waiting for <b>{escape(amount)}</b>{escape(model)}", f"Waiting for {amount}{model}"
     return escape(session["message"]), plain or session["message"]
@@ -340,7 +317,7 @@ def _facts(session: Json, mine: list[Any], mask: str) -> list[tuple[str, str, st
     mean = None if None in busy else sum(busy) / len(busy)
     facts.append(("Busy", percent(mean), f"busy {percent(mean)}"))
     neighbours = sum(len(device["other_shares"]) for _, device, _ in mine if device)
-    facts.append(("Neighbours", str(neighbours), _plural(neighbours, "neighbour")))
+    facts.append(("Neighbours", str(neighbours), plural(neighbours, "neighbour")))
     facts.append(("Charged", charged(session["charged_gpu_s"]), f"charged {charged(session['charged_gpu_s'])}"))
     here = [
         f"cuda:{visible.index(name)}"

@@ -77,27 +77,6 @@ def test_simulated_devices_are_marked_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (None, "no estimate yet"),
-        (30, "under a minute"),
-        (240, "about 4 min"),
-        (5400, "about 90 min"),
-        (5401, "more than an hour"),
-    ],
-)
-def test_times_are_said_as_everywhere(seconds: float | None, said: str) -> None:
-    assert render.about(seconds) == said
-
-
-@pytest.mark.parametrize(
-    ("number", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
-)
-def test_places_are_ordinals(number: int, said: str) -> None:
-    assert render.ordinal(number) == said
-
-
-@pytest.mark.parametrize(
     ("model", "said"),
     [
         ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
