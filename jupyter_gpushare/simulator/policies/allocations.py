@@ -16,6 +16,7 @@ from ...core.state import Floats, Ints
 GAP = 1e-4  # relative error of the level that is accepted
 SHARPER = 8.0  # factor between two stages of the barrier
 STEPS = 30  # Newton steps in a stage, at most
+RIDGE = 1e-12  # relative: close to a bound a block is singular as far as doubles can tell
 HALVINGS = 40  # of a step that would leave what is feasible
 INSIDE = 0.95  # of the way to the nearest bound that a step may go
 
@@ -103,6 +104,7 @@ def _newton(
 
     block = a[:, :, None] * a[:, None, :] / over[:, None, None] ** 2 + 1.0 / idle[:, None, None] ** 2
     block[:, np.arange(c.size), np.arange(c.size)] += 1.0 / x**2
+    block[:, np.arange(c.size), np.arange(c.size)] *= 1.0 + RIDGE
     cross = -a * (slope / over**2)[:, None]
     columns = np.zeros((*x.shape, c.size + 2))  # one a kind, the level's, the gradient's
     columns[:, np.arange(c.size), np.arange(c.size)] = g[:, None]
