@@ -77,15 +77,18 @@ def _fill_in(draft: Draft, placements: Placements, entitled: Floats) -> None:
 
 def _changes(draft: Draft, placements: Placements, leased: Ints, entitled: Floats, targets: Floats) -> None:
     """An Expand or Shrink for each lease whose share or target changes."""
-    before = placements.target
-    by_target = np.abs(np.nan_to_num(targets - before)) > CHANGE
-    by_share = np.abs(entitled - placements.share) > CHANGE
+    before = placements.target[leased]
+    share, target = entitled[leased], targets[leased]
+    by_target = np.abs(np.nan_to_num(target - before)) > CHANGE
+    rises = share > placements.share[leased]
+    changed = by_target | (np.abs(share - placements.share[leased]) > CHANGE)
     names, uuids = draft.state.sessions.id, draft.state.devices.uuid
-    for p in leased[(by_target | by_share)[leased]].tolist():
-        grows = targets[p] > before[p] if by_target[p] else entitled[p] > placements.share[p]
+    columns = (
+        placements.session[leased], placements.device[leased], share, target, by_target,
+        np.where(by_target, target > before, rises),
+    )  # fmt: skip
+    # Plain numbers at once: thousands change together, and reading arrays one by one would take most of a decision.
+    for session, device, part, aim, aims, grows in zip(*(column[changed].tolist() for column in columns), strict=True):
+        why = "neighbours" if not aims else "busy" if grows else "quiet"
         act = Expand if grows else Shrink
-        why = "neighbours" if not by_target[p] else "busy" if grows else "quiet"
-        session, device = names[placements.session[p]], uuids[placements.device[p]]
-        draft.decisions.append(
-            act(session=session, why=why, device=device, share=float(entitled[p]), target=float(targets[p]))
-        )
+        draft.decisions.append(act(session=names[session], why=why, device=uuids[device], share=part, target=aim))
