@@ -7,7 +7,7 @@ import importlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,13 +32,25 @@ class Host:
     """A BrokerPort whose broker runs here, from `start` to `stop`."""
 
     def __init__(
-        self, config: GPUShare, policy: Policy, user: str, folder: Path | None, version: str, log: logging.Logger
+        self,
+        config: GPUShare,
+        policy: Policy,
+        user: str,
+        folder: Path | None,
+        version: str,
+        log: logging.Logger,
+        *,
+        first_report_s: float = 0.0,
     ) -> None:
-        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins."""
+        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins.
+
+        `first_report_s`: how long the start waits until a device is known here; those who join do not wait for that.
+        """
         self.config, self.policy, self.user, self.folder, self.version, self.log = (
             config, policy, user, folder, version, log,
         )  # fmt: skip
         self.broker: Broker | None = None
+        self._first_report_s = first_report_s
         self._examining: asyncio.Future[object] | None = None
         self._ends = AsyncExitStack()
 
@@ -70,6 +82,8 @@ class Host:
         )
         await self.broker.start()
         self._ends.push_async_callback(self.broker.stop)
+        reported = asyncio.Event()
+        bus.on_report(lambda _: reported.set())
         for agent in agents:
             await agent.start()
             self._ends.push_async_callback(agent.stop)
@@ -78,6 +92,9 @@ class Host:
             self._ends.callback(keeping.cancel)
         if self.folder is not None:
             self._open_door(self.folder / "broker.sock")
+        if agents and self._first_report_s:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(reported.wait(), self._first_report_s)
 
     async def stop(self) -> None:
         """In the order opposite to the start's. Leases stay in the ledger: kernels may run on."""

@@ -40,16 +40,22 @@ class Link:
         *,
         url: str = "",
         token: str | None = None,
+        starting_s: float = 0.0,
     ) -> None:
-        """`make` None: never a broker here. `folder`: where its lock and socket are; None: alone. `url`: only that."""
+        """`make` None: never a broker here. `folder`: where its lock and socket are; None: alone. `url`: only that.
+
+        `starting_s`: until so long after `start` requests wait for a first answer, even beyond `PATIENCE_S`.
+        """
         self._make, self._folder, self.log = make, folder, log
         self._url, self._token = url, token
+        self._starting_s, self._starting_until = (0.0 if url else starting_s), 0.0
         self._port: BrokerPort | None = None
         self._found = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self.leads = False
 
     def start(self) -> None:
+        self._starting_until = asyncio.get_running_loop().time() + self._starting_s
         self._keeping = asyncio.create_task(self._keep(), name="gpushare-link")
 
     async def stop(self) -> None:
@@ -70,11 +76,13 @@ class Link:
     ) -> Reply:
         """The broker's answer. Raises its error, or Unavailable when there is no broker for `PATIENCE_S`."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_S
+        deadline = max(loop.time() + PATIENCE_S, self._starting_until)
         while True:
             port = await self._there(deadline - loop.time())
             try:
-                return await port.call(caller, method, path, query, body)
+                reply = await port.call(caller, method, path, query, body)
+                self._starting_until = 0.0
+                return reply
             except Unavailable:  # every request can be repeated without harm
                 if self.leads or loop.time() >= deadline:
                     raise

@@ -39,12 +39,15 @@ class Rooms:
         url: Callable[[], str | None],
         root: str = "",
         cafile: str = "",
+        starting_s: float = 0.0,
     ) -> None:
+        """`starting_s`: how long kernels wait for the broker that starts with them; 0: as long as for any other."""
         self.config, self.policy, self.log = config, policy, log
         self.user = owner(config)
-        self.folder = self._folder()
+        self.folder, self.starting_s = self._folder(), starting_s
         hub = os.environ.get("JUPYTERHUB_API_TOKEN") if config.broker_url.startswith("http") else None
-        self.link = Link(None if config.broker_url else self._host, self.folder, log, url=config.broker_url, token=hub)
+        make = None if config.broker_url else self._host
+        self.link = Link(make, self.folder, log, url=config.broker_url, token=hub, starting_s=starting_s)
         self._gates = Gates(self.folder)
         terms = Terms(
             user=self.user,
@@ -81,7 +84,9 @@ class Rooms:
     def _host(self) -> object:
         from .host import Host
 
-        return Host(self.config, self.policy, self.user, self.folder, __version__, self.log)
+        return Host(
+            self.config, self.policy, self.user, self.folder, __version__, self.log, first_report_s=self.starting_s
+        )
 
 
 def nvidia_driver() -> bool:

@@ -20,6 +20,9 @@ from .activity import Phase
 from .kernels import Kernels, Terms
 from .rooms import Rooms
 
+log = logging.getLogger(__name__)  # a plain script shows its warnings, those of jupyter_client's own it does not
+STARTING_S = 30.0  # a script can wait for the broker it starts itself: nobody looks at a browser meanwhile
+SAY_AFTER_S = 2.0
 Answer = TypeVar("Answer")
 _lock = threading.Lock()
 _desks: dict[int, ThreadDesk | None] = {}  # by process id: a forked child must make its own
@@ -49,7 +52,17 @@ class ThreadDesk:
         return os.getcwd()
 
     async def open(self, spec: SessionSpec) -> Binding:
-        return await self._there(self._kernels.open(spec))
+        return await self._there(self._open(spec))
+
+    async def _open(self, spec: SessionSpec) -> Binding:
+        """Says why nothing happens where the answer takes its time: a script shows nothing else."""
+        words = "The kernel of %s waits for the GPU service; without an answer it starts without a GPU, in %.0f s."
+        bound_s = STARTING_S + spec.wait_s
+        saying = self._loop.call_later(SAY_AFTER_S, log.warning, words, spec.label, bound_s)
+        try:
+            return await self._kernels.open(spec)
+        finally:
+            saying.cancel()
 
     def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]:
         return self._kernels.environment(session, inherited)
@@ -100,7 +113,7 @@ def _made(log: logging.Logger) -> ThreadDesk | None:
         return None
     if share.devices == "off":
         return None
-    rooms = Rooms(share, policy, log=log, url=lambda: socket_url(rooms))
+    rooms = Rooms(share, policy, log=log, url=lambda: socket_url(rooms), starting_s=STARTING_S)
     return ThreadDesk(rooms)
 
 

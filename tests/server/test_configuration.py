@@ -60,6 +60,25 @@ def test_an_invalid_setting_ends_the_start_with_one_line(tmp_path, wrong, said):
     assert "Traceback" not in "\n".join(lines)
 
 
+SLOW = """
+import asyncio
+from jupyter_gpushare.node.agent import Agent
+from jupyter_gpushare.server import host, link, standalone
+link.PATIENCE_S = 0.2
+standalone.SAY_AFTER_S = 0.5
+start, tell = host.Host.start, Agent.tell
+
+async def late_start(self):
+    await asyncio.sleep(1.5)
+    await start(self)
+
+async def late_tell(self):
+    Agent.tell = tell
+    await asyncio.sleep(2.5)  # longer than a start waits for a node once there is a broker
+    await tell(self)
+
+host.Host.start, Agent.tell = late_start, late_tell
+"""
 SCRIPT = """
 import asyncio, json, os, sys
 from jupyter_client.manager import start_new_async_kernel
@@ -75,7 +94,8 @@ asyncio.run(main())
 """
 
 
-def test_a_script_without_a_jupyter_server_gets_its_place_too(tmp_path):
+@pytest.mark.parametrize("before", ["", SLOW], ids=["as it is", "a machine that is slow"])
+def test_a_script_without_a_jupyter_server_gets_its_place_too(tmp_path, before):
     config = {"GPUShare": {"devices": "simulated", "simulated_inventory": "1x2xA100", "ledger_url": "sqlite://"}}
     (tmp_path / "jupyter_server_config.json").write_text(json.dumps(config))
     environment = os.environ | {
@@ -85,10 +105,16 @@ def test_a_script_without_a_jupyter_server_gets_its_place_too(tmp_path):
     }
 
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", before + SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr
     variables = json.loads(done.stdout)
     assert variables["CUDA_VISIBLE_DEVICES"].startswith("GPU-")
     assert variables["GPUSHARE_URL"].startswith("http+unix://")
+    assert ("waits for the GPU service" in done.stderr) == bool(before)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+
+import pytest
 
 from jupyter_gpushare.broker.port import Reply
+from jupyter_gpushare.errors import Unavailable
 from jupyter_gpushare.model import Caller
 from jupyter_gpushare.server import link
 from jupyter_gpushare.server.link import Link
@@ -39,5 +44,52 @@ async def test_a_lock_that_cannot_be_opened_is_tried_again(tmp_path, monkeypatch
     way.start()
     try:
         assert (await way.call(Caller(user="alice"), "GET", "status")).body == "here"
+    finally:
+        await way.stop()
+
+
+class Slow(Here):
+    """One whose start lasts until it is let go."""
+
+    let_go: asyncio.Event
+
+    async def start(self) -> None:
+        await self.let_go.wait()
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setattr(link, "PATIENCE_S", 0.05)
+    Slow.let_go = asyncio.Event()
+    return Slow
+
+
+async def test_who_starts_a_broker_for_itself_waits_for_it_once(slow, jp_asyncio_loop):
+    way = Link(slow, None, logging.getLogger("test"), starting_s=10.0)
+    way.start()
+    try:
+        asking = asyncio.ensure_future(way.call(Caller(user="alice"), "GET", "status"))
+        await asyncio.wait({asking}, timeout=0.3)
+        assert not asking.done()
+        slow.let_go.set()
+        assert (await asking).body == "here"
+
+        way._use(None)  # it is gone: what waits for the next one is as patient as any
+        asked = time.monotonic()
+        with pytest.raises(Unavailable):
+            await way.call(Caller(user="alice"), "GET", "status")
+        assert time.monotonic() - asked < 5
+    finally:
+        await way.stop()
+
+
+async def test_a_server_waits_no_longer_for_its_own_broker_than_for_any(slow, jp_asyncio_loop):
+    way = Link(slow, None, logging.getLogger("test"))
+    way.start()
+    try:
+        asked = time.monotonic()
+        with pytest.raises(Unavailable):
+            await way.call(Caller(user="alice"), "GET", "status")
+        assert time.monotonic() - asked < 5
     finally:
         await way.stop()
