@@ -23,9 +23,9 @@ from .room import RESUME_EXTRA as RESUME_EXTRA  # part of what this room says to
 from .room import RESUME_LEAST as RESUME_LEAST
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
-PAIRS = (
-    500_000  # sessions x devices scored per call and kind of wish; the next call goes on (cf. Slurm's bf_max_job_test)
-)
+# Sessions x devices scored per call and kind of wish, so that a decision stays short; the next call goes on (cf.
+# bf_max_job_test of Slurm).
+PAIRS = 250_000
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 
 
