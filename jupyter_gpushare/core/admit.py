@@ -80,37 +80,38 @@ def refusal(state: State, session: int) -> str | None:
 
 
 def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
-    """On which of these devices a lifted session can be leased now: with its own guarantee, and on lent room."""
+    """On which of these devices (rows, ascending) a lifted session can be leased: with its guarantee; on lent room."""
     state, room = draft.state, draft.room
     asks, have = state.sessions, state.devices
     guarantee = float(asks.guarantee[session])
-    alone = room.holders[devices] < 0.5
-    unmanaged = have.blocked[devices]
-    limit, promised = room.capacity[devices], room.memory[devices] + draft.ahead_memory[devices]
+    at = slice(None) if devices.size == len(have.uuid) else devices  # views instead of copies
+    alone = room.holders[at] < 0.5
+    unmanaged = have.blocked[at]
+    limit, promised = room.capacity[at], room.memory[at] + draft.ahead_memory[at]
     open_ = promised + resident(draft, session, devices) <= limit + SLACK
     if np.isnan(asks.memory[session]):  # nobody else's memory is at stake where nobody is
-        open_ |= alone & np.isnan(limit) & (draft.ahead[devices] == 0)
-    open_ &= have.offered[devices] & (room.closed[devices] < 0.5)
+        open_ |= alone & np.isnan(limit) & (draft.ahead[at] == 0)
+    open_ &= have.offered[at] & (room.closed[at] < 0.5)
     if state.hosts is not None:
-        server = have.server[devices]
+        server = have.server[at]
         open_ &= ~(room.cpus[server] < asks.cpus[session] - EPS)
         open_ &= ~(room.host_memory[server] < asks.host_memory[session] - SLACK)
-    single = have.single[devices]
+    single = have.single[at]
     open_ &= ~single | (alone & ~unmanaged)
     if asks.exclusive[session]:
         open_ &= alone
     if asks.whole[session]:
         open_ &= ~unmanaged
     mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
-    ahead, ahead_lent = draft.ahead[devices], draft.ahead_lent[devices]
-    if mine.size:
-        at = np.isin(devices, mine)
-        ahead[at] = ahead_lent[at] = 0.0  # its guarantee there is its own already
-    own = open_ & (room.committed[devices] + ahead + guarantee <= 1.0 + EPS)
+    ahead, ahead_lent = draft.ahead[at], draft.ahead_lent[at]
+    if mine.size:  # its guarantee there is its own already
+        elsewhere = ~np.isin(devices, mine)
+        ahead, ahead_lent = ahead * elsewhere, ahead_lent * elsewhere
+    own = open_ & (room.committed[at] + ahead + guarantee <= 1.0 + EPS)
     computes = bool(asks.gated[session] or asks.bursting[session])
     if draft.parked[session] or (asks.whole[session] and not computes):
         return own, np.zeros_like(own)
-    return own, open_ & (room.bursting[devices] + ahead_lent + least_of(state, session) <= 1.0 + EPS)
+    return own, open_ & (room.bursting[at] + ahead_lent + least_of(state, session) <= 1.0 + EPS)
 
 
 def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bools) -> Floats:
