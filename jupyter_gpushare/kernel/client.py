@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..errors import BadDemand, GPUShareError, NotManaged, Unavailable
 from ..units import parse_bytes, parse_seconds
+
+if TYPE_CHECKING:
+    import ssl
 
 TIMEOUT_S = 10.0
 FIRST_ASK_S = 2.0  # a wait that is over by then is not worth showing
@@ -19,6 +23,7 @@ ASK_S = 5.0  # how long one request may hang until the cell is let in
 LEAST_S = 0.5  # between two requests
 GRACE_S = 3.0  # what the answer may take beyond that
 BODY_MAX = 1 << 24
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class Channel:
@@ -42,15 +47,13 @@ class Channel:
     def call(self, method: str, path: str, body: object = None, timeout: float = TIMEOUT_S) -> tuple[int, Any]:
         """Status and JSON of the answer, None for an empty one. Raises Unavailable when there is none in time."""
         import http.client
-        import ssl
         from urllib.parse import urlsplit
 
         address, who = urlsplit(f"{self.url}/{path}"), {}
         try:
             if address.scheme == "https":
-                context = ssl.create_default_context(cafile=self._cafile)
                 connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                    address.netloc, timeout=timeout, context=context
+                    address.netloc, timeout=timeout, context=_trust(self._cafile)
                 )
             elif address.scheme == "http+unix":
                 connection, who = _over_socket(address.netloc, self.session, timeout)
@@ -70,6 +73,27 @@ class Channel:
             return answer.status, json.loads(text) if text else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(f"The GPU service does not answer ({error}). Your work is untouched.") from error
+
+
+def _trust(cafile: str | None) -> ssl.SSLContext:
+    """Who is believed over https: the server whose own certificate is the first in `cafile`, and nobody else.
+
+    Neither the name in it counts (kernels reach their server by the loopback) nor who signed it. Without `cafile`:
+    whoever the system believes. Raises OSError, ValueError for a file without a certificate.
+    """
+    import ssl
+
+    if cafile is None:
+        return ssl.create_default_context()
+    with open(cafile, encoding="utf-8", errors="replace") as file:
+        own = CERTIFICATE.search(file.read())
+    if own is None:
+        raise ValueError(f"{cafile} holds no certificate")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=own[0])
+    return context
 
 
 def _over_socket(netloc: str, session: str, timeout: float) -> tuple[Any, dict[str, str]]:

@@ -56,7 +56,7 @@ class Rooms:
             folder=self._gates.path,
             mask_format=config.mask_format,
             hide=config.devices != "auto" or "CUDA_VISIBLE_DEVICES" in os.environ or nvidia_driver(),
-            cafile=cafile or None,
+            cafile=os.path.abspath(cafile) if cafile else None,  # kernels run in folders of their own
             lease_ttl_s=config.lease_ttl_s,
             start_wait_s=config.start_wait_s,
             when_full=config.when_full,
