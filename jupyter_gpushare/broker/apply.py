@@ -149,7 +149,7 @@ class Applier:
 
         def then(session: Session, result: CommandResult, now: float) -> None:
             self._parked(session, result, now)
-            if not (result.ok and session.live):
+            if not (session.parked and session.live):
                 return
             session.wants_back = True
             if not all(room.has(self.broker.cluster, uuid, session) for uuid in target.values()):
@@ -187,7 +187,11 @@ class Applier:
             notify(session, f"It could not be parked: {session.unparkable_why} Nothing changed.", now)
             return
         held = session.held.parked_bytes if session.held is not None else None
-        session.parked_bytes = result.bytes if result.bytes is not None else (held or 0)
+        size = result.bytes if result.bytes is not None else held
+        if not size:
+            notify(session, "There was nothing of it on a GPU, so nothing was parked.", now)
+            return
+        session.parked_bytes = size
         for placement in session.placements.values():
             placement.lease = placement.borrowed = False
             placement.share = 0.0

@@ -173,7 +173,7 @@ class Session:
         if self.gated:
             return False
         seen = self.last_use if self.admitted_at is None else max(self.admitted_at, self.last_use or -math.inf)
-        used = seen is not None and now - seen < USE_WINDOW_S
+        used = seen is not None and now - seen < USE_WINDOW_S and not self.parked  # what was parked used it before
         if self.released_at is not None:
             return self.live and used and seen >= self.released_at
         return self.live and (used or self.cells > 0)
