@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -26,6 +27,20 @@ def start(server, path: str):
 def waits_until_the_end(server, path: str) -> None:
     with pytest.raises(DemoFailed, match="stopping"):
         start(server, path)
+
+
+def begin(server, path: str) -> Future[str]:
+    """A start that goes on beside the test."""
+    kernel: Future[str] = Future()
+
+    def run() -> None:
+        try:
+            kernel.set_result(start(server, path))
+        except DemoFailed as error:
+            kernel.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return kernel
 
 
 def until(what, timeout_s: float = 30.0):
@@ -59,3 +74,32 @@ def test_three_starts_wait_and_a_fourth_starts_without_a_gpu_and_keeps_its_place
         server.process.wait(10)
         for thread in waiting:
             thread.join(5)
+
+
+def test_a_second_start_of_a_notebook_takes_over_the_firsts_place_in_line(tmp_path):
+    with serving("alice", tmp_path, lab=False, settings=SETTINGS) as server:
+
+        def queue() -> list[str]:
+            return server.gpu("GET", "status")["queue"]
+
+        holder = start(server, "holder.ipynb")
+        first = begin(server, "twice.ipynb")
+        until(lambda: len(queue()) == 1)
+        behind = begin(server, "behind.ipynb")
+        (ahead, waits_behind) = until(lambda: queue() if len(queue()) == 2 else None)
+
+        second = begin(server, "twice.ipynb")
+        started = server.gpu("GET", f"sessions/{first.result(30)}")
+
+        assert (started["id"], started["devices"], started["queue_position"]) == (ahead, [], None)
+        (taken_over, still_behind) = until(lambda: queue() if ahead not in queue() else None)
+        assert still_behind == waits_behind
+        assert not second.done()
+
+        server.ask("DELETE", f"api/kernels/{holder}")
+        got = server.gpu("GET", f"sessions/{second.result(30)}")
+        assert (got["id"], got["label"], len(got["devices"])) == (taken_over, "twice.ipynb", 1)
+        assert not behind.done()
+        server.process.terminate()
+        server.process.wait(10)
+        assert "stopping" in str(behind.exception(10))
