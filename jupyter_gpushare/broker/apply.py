@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..core import explain
-from ..core.admit import RESUME_EXTRA, RESUME_LEAST
+from ..core.room import restored
 from ..model import (
     AnyCommand,
     AnyDecision,
@@ -154,8 +154,8 @@ class Applier:
             session.wants_back = True
             if not all(room.has(self.broker.cluster, uuid, session) for uuid in target.values()):
                 return  # somebody was quicker: it comes back where and when there is room
-            each = (session.parked_bytes or 0) / len(target)
-            memory = int(each + max(RESUME_EXTRA * each, RESUME_LEAST))
+            capacity = room.capacity(self.broker.cluster, tuple(target.values()))
+            memory = int(restored((session.parked_bytes or 0) / len(target), capacity))
             self.resume(
                 session, ResumeSession(session=session.id, why=decision.why, devices=target, memory=memory), now
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from .records import Cluster, Session
 
 EPS = 1e-6
@@ -35,6 +37,13 @@ def memory_fits(cluster: Cluster, uuid: str, session: Session, memory: int) -> b
         if other is not session and other.live and not other.parked and (placement.lease or other.context)
     )
     return others + memory <= record.seen.memory_total - (record.seen.memory_unaccounted or 0)
+
+
+def capacity(cluster: Cluster, uuids: tuple[str, ...]) -> float:
+    """Bytes that sessions may use on the smallest of these devices; NaN unknown."""
+    seen = [cluster.devices[uuid].seen for uuid in uuids if uuid in cluster.devices]
+    known = [device.memory_total - (device.memory_unaccounted or 0) for device in seen if device.memory_total]
+    return min(known, default=math.nan)
 
 
 def alone(cluster: Cluster, session: Session) -> bool:

@@ -19,8 +19,6 @@ from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
 from .room import EPS, least_of, need_of, reachable, restoring, sum_at
-from .room import RESUME_EXTRA as RESUME_EXTRA  # part of what this room says to others
-from .room import RESUME_LEAST as RESUME_LEAST
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
 # Sessions x devices scored per call and kind of wish, so that a decision stays short; the next call goes on (cf.
@@ -122,8 +120,10 @@ def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bool
 
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
-    need = need_of(draft.state, session, draft.room.capacity[devices])
-    return np.asarray(np.maximum(need, restoring(draft.state.sessions, np.array([session]))), dtype=np.float64)
+    limits = draft.room.capacity[devices]
+    need = need_of(draft.state, session, limits)
+    back = restoring(draft.state.sessions, np.array([session]), limits)
+    return np.asarray(np.maximum(need, back), dtype=np.float64)
 
 
 def candidates(draft: Draft, session: int) -> Ints:
@@ -274,7 +274,7 @@ def _resume(draft: Draft, session: int, devices: Ints) -> None:
             session=draft.state.sessions.id[session],
             why="room",
             devices={names[a]: names[b] for a, b in zip(old.tolist(), new, strict=True)},
-            memory=int(restoring(draft.state.sessions, np.array([session]))[0]),
+            memory=int(restoring(draft.state.sessions, np.array([session]), draft.room.capacity[devices]).min()),
         ),
     )
 

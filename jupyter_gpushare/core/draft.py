@@ -166,7 +166,7 @@ class Draft:
             room.closed[device] += sign * (lease and bool(asks.exclusive[session]))
             if context or (lease and coming):
                 need = need_of(self.state, session, room.capacity[[device]])[0]
-                need = np.fmax(need, restoring(asks, np.array([session]))[0])
+                need = np.fmax(need, restoring(asks, np.array([session]), room.capacity[[device]])[0])
                 room.memory[device] += sign * float(np.fmax(self.memory_used[row], need))
 
 

@@ -74,7 +74,7 @@ def room_of(state: State) -> Room:
     holds = lease | (sessions.context[rows] & here)
     need = sessions.memory[rows]
     need = np.where(np.isnan(need), guarantee * limits[device], need)
-    need = np.fmax(need, restoring(sessions, rows))
+    need = np.fmax(need, restoring(sessions, rows, limits[device]))
     uses = sessions.context[rows] & here | lease & (sessions.bursting[rows] | (sessions.state[rows] == RESUMING))
     charge = np.where(uses, np.fmax(placements.memory_used, need), 0.0)
 
@@ -124,10 +124,18 @@ def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:
     return np.asarray(np.bincount(rows, values, size), dtype=np.float64)
 
 
-def restoring(sessions: Sessions, rows: Ints) -> Floats:
+def restoring(sessions: Sessions, rows: Ints, capacities: Floats) -> Floats:
     """(R,) bytes that must be free on each device before what is parked is brought back (rule 8); 0: nothing is."""
-    each = sessions.parked_bytes[rows] / np.maximum(sessions.count[rows], 1)
-    return np.where(each > 0, np.floor(each + np.maximum(RESUME_EXTRA * each, RESUME_LEAST)), 0.0)
+    return restored(sessions.parked_bytes[rows] / np.maximum(sessions.count[rows], 1), capacities)
+
+
+def restored(parked: Floats | float, capacities: Floats | float) -> Floats:
+    """Bytes that restoring so many takes: some more than they are, but never more than an empty device has.
+
+    What filled its device fits there again; asking for more would keep it parked for ever.
+    """
+    more = np.floor(parked + np.maximum(RESUME_EXTRA * parked, RESUME_LEAST))
+    return np.asarray(np.where(parked > 0, np.fmax(parked, np.fmin(more, capacities)), 0.0), dtype=np.float64)
 
 
 def need_of(state: State, session: int, capacities: Floats) -> Floats:

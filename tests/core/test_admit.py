@@ -303,6 +303,15 @@ def test_a_parked_session_waits_until_its_memory_fits():
     assert acts(world.decide()) == [("resume", "p")]
 
 
+def test_what_filled_its_device_comes_back_to_it_when_that_is_empty():
+    """Restoring takes somewhat more than was parked, but an empty device has no more than it has."""
+    back = Notebook("p", user="p", on="a", gpus=0.5, state="parked", parked_bytes=78 * GIB, gated=True)
+    world = World([GPU("a", memory_total=80 * GIB)], [back])
+    (resume,) = world.decide()
+
+    assert resume.memory == 80 * GIB
+
+
 def test_usage_decides_who_is_next_for_the_last_room():
     world = World([GPU("a")], [cell("heavy", on="a", gpus=0.8), cell("light", on="a", gpus=0.8)], usage={"heavy": 1e6})
 
