@@ -28,6 +28,7 @@ from . import eta, gate, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
+from .reach import check_possible
 from .records import Session
 from .rows import History, HistoryQuery
 from .status import DeviceView, SessionView, Status
@@ -193,6 +194,7 @@ def hello(request: Request) -> None:
 
 def put_demand(request: Request) -> Demand:
     demand = verbs.demand_of(request.body, request.broker.default_demand)
+    check_possible(request.broker, request.caller.user, demand)
     wishes.demand(request.broker, request.caller.user, request.path["path"], demand)
     return demand
 

@@ -12,6 +12,7 @@ from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Re
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
 from ..units import format_bytes, parse_bytes, parse_seconds, plural
 from . import room, wishes, words
+from .reach import check_possible
 from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
 
@@ -84,8 +85,7 @@ def request(broker: Broker, session: Session, ask: Ask) -> None:
     _live(session)
     demand = demand_of(ask, session.demand)
     check_limit(broker, session.user, demand, without=session.id)
-    if ask.memory is not UNSET:
-        _check_memory(broker.cluster, demand)
+    check_possible(broker, session.user, demand, session)
     what = beyond_reach(broker.cluster, session, demand)
     if what is None:
         _change(broker, session, demand)
@@ -95,21 +95,12 @@ def request(broker: Broker, session: Session, ask: Ask) -> None:
         raise NeedsRestart(words.needs_restart(what))
 
 
-def _check_memory(cluster: Cluster, demand: Demand) -> None:
-    """Raises BadDemand for more memory than any device has: the next cell would wait for ever."""
-    totals = [record.seen.memory_total for record in cluster.devices.values()]
-    known = [total for total in totals if total is not None]
-    if demand.memory is None or not known or len(known) < len(totals) or demand.memory <= max(known):
-        return  # what an unread device has is unknown, not too little
-    asked, most = format_bytes(demand.memory), format_bytes(max(known))
-    raise BadDemand(f"memory: {asked} is more than any GPU here has; the largest has {most}.")
-
-
 def beyond_reach(cluster: Cluster, session: Session, demand: Demand) -> str | None:
     """What of a demand a running kernel cannot get, in words; None when it can have all of it."""
     if session.pid is None or demand.gpus == 0:
         return None
-    if session.cooperative and not session.context:
+    tied = session.context or session.parked or session.doing is not None
+    if session.cooperative and not tied:
         return None  # its mask can still be rewritten
     if demand.devices != session.demand.devices:
         return plural(demand.devices, "GPU")
@@ -121,12 +112,18 @@ def beyond_reach(cluster: Cluster, session: Session, demand: Demand) -> str | No
         if uuid in cluster.devices
     ):
         return f"another GPU ({model or demand.constraints.server})"
+    totals = [cluster.devices[uuid].seen.memory_total for uuid in session.placements if uuid in cluster.devices]
+    if demand.memory is not None and any(total is not None and demand.memory > total for total in totals):
+        return f"{format_bytes(demand.memory)} of memory on this GPU"
     if demand.exclusive and not session.demand.exclusive and not room.alone(cluster, session):
         return "a GPU of its own while others are on this one"
     return None
 
 
 def _change(broker: Broker, session: Session, demand: Demand) -> None:
+    moved = session.parked or session.doing is not None
+    if moved and demand.gpus == 0:
+        raise Conflict("Its GPU memory is parked. Run a cell to bring it back first, or restart the kernel.")
     if session.leased:
         for uuid in session.placements:
             if not room.has(broker.cluster, uuid, session, demand.guarantee):
@@ -144,7 +141,7 @@ def _change(broker: Broker, session: Session, demand: Demand) -> None:
                 placement.borrowed = True
     elsewhere = (demand.devices, demand.constraints) != (session.demand.devices, session.demand.constraints)
     session.demand, session.refused, session.released_at = demand, "", None
-    if demand.gpus == 0 or (elsewhere and not session.context):
+    if demand.gpus == 0 or (elsewhere and not session.context and not moved):
         broker.applier.lift(session)
     if demand.gpus > 0 and not session.placements and session.waiting_since is None:
         session.waiting_since = broker.clock()

@@ -88,6 +88,7 @@ class Node:
         self.bus, self.name, self.epoch, self.seq = bus, name, "1", 0
         self.uuids = [f"GPU-{name}-{index}" for index in range(devices)]
         self.states: dict[str, str] = {}
+        self.memory: dict[str, int] = {}  # of devices that have not the usual
         self.held: dict[str, Held] = {}
         self.left: dict[str, list[Process]] = {}
         self.pids: dict[str, int] = {}
@@ -160,7 +161,7 @@ class Node:
                     model="NVIDIA A100-SXM4-80GB",
                     state=self.states.get(uuid, "healthy"),
                     can_park=self.can_park,
-                    memory_total=80 * GIB,
+                    memory_total=self.memory.get(uuid, 80 * GIB),
                     memory_used=used,
                     memory_unaccounted=0,
                     utilization=0.1,
