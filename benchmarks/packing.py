@@ -141,7 +141,7 @@ def seeds_of(text: str) -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing, list after list, and prints a table after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lists", nargs="*", metavar="LIST", help="default, gpuspec20, ...; all there are by default")
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=1)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--json", type=Path, help="where runs are kept")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     runs: Runs = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     for name in given.lists or lists(given.data):
         for policy in given.policies:

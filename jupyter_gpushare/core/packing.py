@@ -78,8 +78,9 @@ def displaced(draft: Draft, session: int, devices: Ints) -> Floats:
 def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) at most 0: how much more power the cluster draws with the session on each of these devices.
 
-    What comes out of idling with it, devices and processors, over what the hungriest device takes; times the idle part
-    of all devices, because where nearly everything will be in use anyway only room can be saved. Unknown watts are 0.
+    What comes out of idling with it, devices and processors, over what the hungriest device takes; times the square of
+    the idle part of all devices, because where nearly everything will be in use anyway only room can be saved. The
+    watts are those of the PWR plug-in (github.com/Fr4nz83/PWR-plugin-kubernetes). Unknown watts are 0.
     """
     state, room, have = draft.state, draft.room, draft.state.devices
     more = np.nan_to_num(have.power_limit_w - have.power_idle_w)
@@ -90,7 +91,7 @@ def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     host = _processor_w(state, room, float(np.nan_to_num(state.sessions.cpus[session])) if state.hosts else 0.0)
     drawn = np.where(room.holders[devices] < 0.5, more[devices], 0.0)
     drawn += host[have.server[devices]] / state.sessions.count[session]
-    return np.asarray(-max(idle, 0.0) * drawn / most)
+    return np.asarray(-(max(idle, 0.0) ** 2) * drawn / most)
 
 
 def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int | None:
@@ -110,7 +111,8 @@ def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int |
     cost = _table(mix, _vectors(state, room, free)[0], 0, 0, *needs, counted=True)[:, 0] / MILLI
     more = np.nan_to_num(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
     if more > 0:
-        cost = cost + policy.weights.energy * _processor_w(state, room, cpus) / more * free.mean() / MILLI
+        idle = free.mean() / MILLI
+        cost = cost + policy.weights.energy * idle**2 * _processor_w(state, room, cpus) / more
     best = np.where(fits, np.round(cost, 9), np.inf)
     return int(min(np.flatnonzero(best == best.min()).tolist(), key=state.servers.__getitem__))
 

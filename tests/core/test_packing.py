@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jupyter_gpushare.core import fill, packing
 from jupyter_gpushare.core.decide import decide
+from jupyter_gpushare.core.draft import glance_at
 from jupyter_gpushare.core.mix import LENGTH, STREAMS, Mix, Shape, mix_of, renewed
 from jupyter_gpushare.core.policy import Policy, Weights
 from jupyter_gpushare.core.state import Hosts, State
@@ -191,6 +192,33 @@ def test_power_counts_as_much_as_the_admin_says():
     gpus = [GPU("a"), GPU("b", server="beta", power_limit_w=120.0)]
     assert device_of(state_of(World(gpus, [job()]), {WHOLE: 1}), Policy(weights=Weights(completion=0, energy=0))) == "a"
     assert device_of(state_of(World(gpus, [job()]), {WHOLE: 1}), Policy(weights=Weights(completion=0, energy=1))) == "b"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(60.0, 700.0)), min_size=2, max_size=5),
+    st.integers(0, 4),
+    st.floats(0.5, 4.0),
+)
+@settings(max_examples=60)
+def test_power_costs_at_most_one_grows_with_the_watts_and_knows_no_unit(watts, taken, unit):
+    def cost(scale: float, held_devices: int) -> list[float]:
+        gpus = [
+            GPU(f"g{row}", power_idle_w=scale * low, power_limit_w=scale * high)
+            for row, (low, high) in enumerate(watts)
+        ]
+        others = [held(f"n{row}", f"g{row}", 0.5) for row in range(min(held_devices, len(gpus) - 1))]
+        draft = glance_at(state_of(World(gpus, [*others, job(0.5)]), {HALF: 1}))
+        draft.lift(len(others))
+        return packing.watts(draft, len(others), np.arange(len(gpus))).tolist()
+
+    empty = cost(1.0, 0)
+    more = [high - low for low, high in watts]
+    assert all(-1.0 <= value <= 0.0 for value in empty)
+    assert [empty[row] for row in np.argsort(more)] == sorted(empty, reverse=True)
+    assert cost(unit, 0) == pytest.approx(empty)
+    busy = cost(1.0, taken)
+    assert busy[: min(taken, len(watts) - 1)] == [0.0] * min(taken, len(watts) - 1)  # awake already
+    assert all(now >= before for now, before in zip(busy, empty, strict=True))  # the fuller, the less power counts
 
 
 def test_what_was_worked_out_before_changes_no_decision():
