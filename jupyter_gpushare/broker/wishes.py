@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..model import Demand
+from ..errors import GPUShareError
+from ..model import Demand, checked
 from .records import Session
 from .rows import Wish
 
 if TYPE_CHECKING:
     from .broker import Broker
 
+log = logging.getLogger(__name__)
 DEMAND_FOR_S = 30 * 86400.0  # a notebook that was not started for that long starts as others do
 DEMANDS_PER_USER = 200
 
@@ -60,8 +63,13 @@ def restore(broker: Broker, wishes: Iterable[Wish]) -> None:
             if session is not None and session.pinned_until is None and wish.left_s is not None:
                 session.pinned_until = now + wish.left_s
         else:
-            user, path = json.loads(wish.key)
-            cluster.demands.setdefault((user, path), msgspec.json.decode(wish.value, type=Demand))
+            try:
+                user, path = json.loads(wish.key)
+                wanted = checked(msgspec.json.decode(wish.value, type=Demand))
+            except (ValueError, msgspec.MsgspecError, GPUShareError) as error:
+                log.warning("A demand that was chosen for %s is not usable here: %s", wish.key, error)
+                continue
+            cluster.demands.setdefault((user, path), wanted)
 
 
 def _mark(broker: Broker, uuid: str) -> None:

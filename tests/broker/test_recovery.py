@@ -80,6 +80,16 @@ async def test_what_people_asked_to_last_outlives_the_broker_in_the_real_ledger(
         await w.ledger.close()
 
 
+async def test_a_chosen_demand_that_cannot_be_read_any_more_is_left_out(world, caplog):
+    w = await world(devices=1)
+    w.ledger.wished("demand", '["alice", "a.ipynb"]', '{"gpus": 0.5}', 60)
+    for key, value in (('["alice", "b.ipynb"]', '{"gpus": "many"}'), ('["alice"]', "{}"), ("alice", "{}")):
+        w.ledger.wished("demand", key, value, 60)
+    await restarted(w)
+    assert {path: demand.gpus for (_, path), demand in w.broker.cluster.demands.items()} == {"a.ipynb": 0.5}
+    assert "not usable here" in caplog.text
+
+
 async def test_the_route_table_describes_itself(world):
     w = await world()
     document = await w.call("GET", "openapi.json", Caller(user="a"))
