@@ -41,6 +41,7 @@ from .ledger import DecisionRow
 from .records import Placement, Session
 from .reports import gone
 from .rows import LeaseRow
+from .upkeep import put_aside
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -63,7 +64,11 @@ class Applier:
             session = self.broker.cluster.sessions.get(decision.session)
             if session is None or not session.live:
                 continue
-            VERBS[type(decision)](self, session, decision, now)
+            try:
+                VERBS[type(decision)](self, session, decision, now)
+            except Exception as error:  # noqa: BLE001 - logged there; the others' decisions are carried out all the same
+                put_aside(session, error, now)
+                continue
             session.decided.append((now, decision))
             changed[session.id] = session
             self.broker.ledger.decision(DecisionRow(user=session.user, decision=decision))

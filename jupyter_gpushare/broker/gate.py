@@ -65,7 +65,8 @@ def none_known(broker: Broker, session: Session) -> bool:
 def let_in(session: Session) -> bool:
     """The loop let its cell in, refused for good, or the cell no longer waits."""
     waits = session.gated or session.parked or session.doing is not None
-    return not session.live or bool(session.refused) or not waits
+    nobody_decides = bool(session.aside) and not session.parked
+    return not session.live or bool(session.refused) or not waits or nobody_decides
 
 
 def admission(broker: Broker, session: Session, ready: bool) -> Admission:

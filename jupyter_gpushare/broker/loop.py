@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.decide import decide
+from ..core.state import State
+from ..model import Decision
 from . import state, upkeep
 from .metrics import Share
+from .records import Cluster
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -63,15 +67,40 @@ def turn(broker: Broker) -> None:
 def _decide(broker: Broker, now: float) -> None:
     for turn_round in range(ROUNDS):
         began = time.perf_counter()
-        matrix = state.build(broker.cluster, broker.settings, broker.policy, now)
+        try:
+            matrix, decisions = _look(broker, broker.cluster, now)
+        except Exception:
+            if not _put_aside(broker, now):
+                raise
+            matrix, decisions = _look(broker, broker.cluster, now)
         if turn_round == 0:
             upkeep.charge(broker, matrix, now)
-        decisions = decide(matrix, now, broker.policy)
         if broker.metrics is not None:
             broker.metrics.decided(decisions, time.perf_counter() - began)
+        for session in broker.cluster.sessions.values():
+            if session.aside and now >= session.aside_until:
+                session.aside = ""  # it was decided on
         if not decisions:
             break
         broker.apply(decisions)
+
+
+def _look(broker: Broker, cluster: Cluster, now: float) -> tuple[State, list[Decision]]:
+    matrix = state.build(cluster, broker.settings, broker.policy, now)
+    return matrix, decide(matrix, now, broker.policy)
+
+
+def _put_aside(broker: Broker, now: float) -> bool:
+    """Whether there are sessions that cannot be decided on even alone; they are left out for a while."""
+    found = False
+    for session in list(broker.cluster.sessions.values()):
+        if session.live and now >= session.aside_until:
+            try:
+                _look(broker, replace(broker.cluster, sessions={session.id: session}), now)
+            except Exception as error:  # noqa: BLE001 - whatever it is; logged there
+                upkeep.put_aside(session, error, now)
+                found = True
+    return found
 
 
 def show_metrics(broker: Broker) -> None:

@@ -117,6 +117,8 @@ class Session:
     charged_gpu_s: float = 0.0
     notice: str = ""  # what happened last, shown until `notice_until`
     notice_until: float = 0.0
+    aside: str = ""  # why nothing can be decided on it: an error of the broker's own
+    aside_until: float = 0.0  # then it is tried again
     decided: deque[tuple[float, AnyDecision]] = field(default_factory=lambda: deque(maxlen=32))
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # its commands reach the node one after the other
 

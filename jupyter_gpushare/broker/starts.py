@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from ..errors import Conflict, NotAllowed, OverLimit
+from ..errors import BadDemand, Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, SessionSpec, checked
 from . import room, wishes, words
 from .records import Cluster, Placement, Session
@@ -312,6 +312,15 @@ def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> N
                 end_burst(session, now)
 
 
+def _as_written(row: LeaseRow) -> Demand:
+    """The demand of a row; what it holds, where the demand makes no sense: a lease is kept all the same."""
+    try:
+        return checked(row.demand)
+    except BadDemand as error:
+        log.warning("The demand of %s in the ledger is not usable: %s", row.session, error)
+        return Demand(gpus=row.guarantee if 0 <= row.guarantee <= 1 else 1.0)
+
+
 def recover(cluster: Cluster, rows: Iterable[LeaseRow], now: float) -> int:
     """Takes up sessions of the ledger; how many. Until server or node confirms them, theirs is nobody else's."""
     count = 0
@@ -325,7 +334,7 @@ def recover(cluster: Cluster, rows: Iterable[LeaseRow], now: float) -> int:
             label=row.label,
             path=row.path,
             server=row.server or None,
-            demand=row.demand,
+            demand=_as_written(row),
             pool=None,
             opened=now,
             pid=row.pid,

@@ -25,7 +25,8 @@ RUNGS = ("trim", "unbind", "park", "stop")
 def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> State:
     """The cluster as of `now`. Ended sessions are not in it: what they left shows as their devices' leftovers."""
     records = list(cluster.devices.values())
-    sessions = [session for session in cluster.sessions.values() if session.live]
+    live = [session for session in cluster.sessions.values() if session.live]
+    sessions = [session for session in live if now >= session.aside_until]
     servers = tuple(sorted({record.server for record in records}))
     models = tuple(sorted({record.seen.model for record in records}))
     users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
@@ -51,7 +52,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         ),
     )
     return State(
-        devices=_devices(cluster, records, servers, models, settings, now),
+        devices=_devices(cluster, records, servers, models, settings, _kept_aside(live, sessions, records), now),
         sessions=session_rows,
         placements=_placements(cluster, sessions, records, policy, now),
         users=Users(
@@ -163,6 +164,7 @@ def _devices(
     servers: tuple[str, ...],
     models: tuple[str, ...],
     settings: Settings,
+    promised: Floats,
     now: float,
 ) -> Devices:
     seen = [record.seen for record in records]
@@ -198,7 +200,19 @@ def _devices(
         power_idle_w=_floats(device.power_idle_w for device in seen),
         power_limit_w=_floats(device.power_limit_w for device in seen),
         link_gb_s=_floats(cluster.servers[record.server].link_gb_s for record in records),
+        promised=promised,
     )
+
+
+def _kept_aside(live: list[Session], sessions: list[Session], records: list[DeviceRecord]) -> Floats:
+    """(D,) what those hold whom nothing can be decided on: it is nobody else's (rule 3)."""
+    kept = dict.fromkeys((record.seen.uuid for record in records), 0.0)
+    for session in live if len(sessions) < len(live) else ():
+        if session not in sessions:
+            for uuid, placement in session.placements.items():
+                if uuid in kept and placement.lease and not session.parked:
+                    kept[uuid] += session.demand.guarantee if session.demand.guarantee >= 0 else 1.0  # NaN: all of it
+    return _floats(min(share, 1.0) for share in kept.values())
 
 
 def _sessions(

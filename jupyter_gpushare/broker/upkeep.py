@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 ROW_LEAVES_S = 600.0  # an ended session is shown this long
 GATE_SILENT_S = 20.0  # a cell that stopped asking without a word has given up its place
+ASIDE_S = 30.0  # before a session that nothing could be decided on is tried again
 RESERVED_FOR_S = 900.0  # a reservation for a restart that nobody makes
 
 
@@ -30,17 +31,32 @@ def upkeep(broker: Broker, now: float) -> None:
         if not session.live:
             if now - (session.ended or now) >= ROW_LEAVES_S:
                 del broker.cluster.sessions[session.id]
-            continue
-        notice_burst(session, now)
-        if session.gated and now - session.asked_at > GATE_SILENT_S:
-            leave(session)
-        if session.pinned_until is not None and session.pinned_until <= now:
-            wishes.pin(broker, session, None)
-        if session.reserves is not None:
-            if now - session.opened > RESERVED_FOR_S:
-                broker.end(session, "reservation expired")
-        elif not session.opening and now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
-            broker.end(session, "silent")
+        elif now >= session.aside_until:
+            try:
+                _keep_up(broker, session, now)
+            except Exception as error:  # noqa: BLE001 - logged there; what is wrong with one must not stop the others
+                put_aside(session, error, now)
+
+
+def _keep_up(broker: Broker, session: Session, now: float) -> None:
+    notice_burst(session, now)
+    if session.gated and now - session.asked_at > GATE_SILENT_S:
+        leave(session)
+    if session.pinned_until is not None and session.pinned_until <= now:
+        wishes.pin(broker, session, None)
+    if session.reserves is not None:
+        if now - session.opened > RESERVED_FOR_S:
+            broker.end(session, "reservation expired")
+    elif not session.opening and now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
+        broker.end(session, "silent")
+
+
+def put_aside(session: Session, error: Exception, now: float) -> None:
+    """Decides nothing on a session for a while, so that the others are decided on; it keeps what it has."""
+    said = f"{type(error).__name__}: {error}"
+    if said != session.aside:
+        log.error("%s is put aside, others go on", session.id, exc_info=error)
+    session.aside, session.aside_until = said, now + ASIDE_S
 
 
 def proven_gone(session: Session) -> bool:
@@ -161,6 +177,11 @@ def findings(broker: Broker) -> tuple[Finding, ...]:
             Finding(code=finding.code, message=words.degraded(finding.code, server.name, finding.message))
             for finding in server.findings
         ]
+    found += [
+        Finding(code="broker", message=words.put_aside(session.id))
+        for session in broker.cluster.sessions.values()
+        if session.live and session.aside
+    ]
     if broker.failing is not None:
         found.append(Finding(code="broker", message=broker.failing))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,9 +87,7 @@ def status(frame: Frame, caller: Caller) -> Status:
         servers=tuple(
             server_view(frame, server, caller) for server in sorted(cluster.servers.values(), key=lambda s: s.name)
         ),
-        sessions=tuple(
-            session_view(frame, session, caller) for session in sorted(shown, key=lambda s: (s.opened, s.id))
-        ),
+        sessions=tuple(drawn(frame, sorted(shown, key=lambda s: (s.opened, s.id)), caller)),
         queue=tuple(session if session in ids else None for session in frame.line),
         warn_before_s=frame.policy.warn_before_s,
         stop_warn_s=frame.policy.stop_warn_s,
@@ -98,6 +97,16 @@ def status(frame: Frame, caller: Caller) -> Status:
             waiting=len(frame.line),
         ),
     )
+
+
+def drawn(frame: Frame, shown: list[Session], caller: Caller) -> Iterator[SessionView]:
+    """Each as it can be drawn; one that is put aside may be beyond that, and must not hide the others."""
+    for session in shown:
+        try:
+            yield session_view(frame, session, caller)
+        except Exception:
+            if not session.aside:
+                raise  # a finding tells of the other ones
 
 
 def visible(session: Session, caller: Caller) -> bool:

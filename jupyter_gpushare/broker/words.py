@@ -138,6 +138,13 @@ def next_of(
     return ordinary[state]
 
 
+def put_aside(session: str) -> str:
+    return (
+        f"Nothing can be decided on session {session} because of an error of the broker's own; its log has it."
+        " It keeps what it has and the others go on. Restarting its kernel may mend it."
+    )
+
+
 def degraded(code: str, where: str, message: str) -> str:
     """One strip: what is away and what that means."""
     if code == "ledger":
