@@ -176,8 +176,7 @@ class Broker:
             self.applier.end(session)
             self.ledger.lease_ended(session.id, why)
         now = self.clock()
-        upkeep.end_burst(session, now)
-        session.ended, session.end_why = now, why
+        session.ended, session.end_why, session.burst = now, why, None
         session.placements, session.parked_bytes, session.held = {}, None, None
         session.waiting_since, session.gated, session.cells = None, False, 0
         session.warned = session.warned_until = None
