@@ -26,6 +26,30 @@ def has(cluster: Cluster, uuid: str, session: Session, guarantee: float | None =
     return healthy and committed(cluster, uuid, session) + wanted <= 1.0 + EPS
 
 
+def host_free(cluster: Cluster) -> dict[str, int]:
+    """By server, the bytes of host memory that are free beyond what is being parked there; unknown ones left out."""
+    free = {
+        server.name: server.host_memory_free
+        for server in cluster.servers.values()
+        if server.host_memory_free is not None
+    }
+    for session in cluster.sessions.values():
+        server = cluster.server_of(session) if session.doing == "park" else None
+        if server in free:
+            free[server] -= on_devices(session)
+    return free
+
+
+def host_holds(cluster: Cluster, session: Session, free: dict[str, int]) -> bool:
+    """May it be parked into its host's free memory? Unknown counts as yes: its node looks before it moves anything."""
+    return session.doing == "park" or on_devices(session) <= free.get(cluster.server_of(session) or "", math.inf)
+
+
+def on_devices(session: Session) -> int:
+    """Bytes that it is known to have on its devices."""
+    return sum(placement.memory_used or 0 for placement in session.placements.values())
+
+
 def memory_fits(cluster: Cluster, uuid: str, session: Session, memory: int) -> bool:
     """Would that many bytes of the session fit beside what the others on the device have? Unknown counts as fitting."""
     record = cluster.devices.get(uuid)

@@ -14,6 +14,7 @@ from ..core.policy import Policy
 from ..core.state import SETTLED_WINDOWS, Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
 from ..model import HORIZONS, STATES, Demand
 from ..units import GIB
+from . import room
 from .port import Settings
 from .records import GAPS, Cluster, DeviceRecord, Session
 
@@ -222,6 +223,7 @@ def _sessions(
     demands = [session.demand for session in sessions]
     # A resume that was refused is not asked for again before its time.
     asks = [now >= session.retry_at for session in sessions]
+    host_free = room.host_free(cluster)
     return Sessions(
         id=tuple(session.id for session in sessions),
         user=_ints(row[session.user] for session in sessions),
@@ -258,7 +260,9 @@ def _sessions(
         ),
         protected_until=_floats(protected_until(session) for session in sessions),
         unparkable=_bools(
-            session.unparkable_until is not None and now < session.unparkable_until for session in sessions
+            (session.unparkable_until is not None and now < session.unparkable_until)
+            or not room.host_holds(cluster, session, host_free)
+            for session in sessions
         ),
         warned_rung=_ints(-1 if session.warned is None else RUNGS.index(session.warned) for session in sessions),
         warned_until=_floats(session.warned_until for session in sessions),

@@ -200,6 +200,13 @@ def park(broker: Broker, session: Session) -> None:
         record = broker.cluster.devices.get(uuid)
         if record is not None and not record.seen.can_park:
             raise Refused(f"{words.gpu(broker.cluster, uuid)} cannot park: its memory cannot be moved here.")
+    free = room.host_free(broker.cluster)
+    if not room.host_holds(broker.cluster, session, free):
+        needs, left = (
+            format_bytes(room.on_devices(session)),
+            format_bytes(max(free[broker.cluster.server_of(session) or ""], 0)),
+        )
+        raise Refused(f"It cannot be parked: it has {needs} on the GPU and its machine has {left} of memory free.")
     session.wants_back = False
     broker.apply([ParkSession(session=session.id, why="asked", devices=session.devices)])
 

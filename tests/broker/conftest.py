@@ -96,6 +96,7 @@ class Node:
         self.refuse: set[type] = set()
         self.commands: list[AnyCommand] = []
         self.can_park = True
+        self.host_memory_free: int | None = None
         bus.serve(name, self.obey)
 
     async def obey(self, command: AnyCommand) -> CommandResult:
@@ -187,6 +188,7 @@ class Node:
             held=tuple(held for name, held in self.held.items() if name in self.attached),
             gone=gone,
             link_gb_s=25.0,
+            host_memory_free=self.host_memory_free,
         )
 
 
