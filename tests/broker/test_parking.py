@@ -44,7 +44,7 @@ async def test_what_the_host_cannot_hold_is_neither_noticed_nor_parked_until_it_
     await w.cell_ends("k1")
     await w.kernel("k2", "bob", demand={"gpus": 1})
     await w.wait(120)
-    with pytest.raises(Refused, match="20.0 GiB on the GPU and its machine has 8.0 GiB of memory free"):
+    with pytest.raises(Refused, match=r"20\.0 GiB on the GPU and its machine has 8\.0 GiB of memory free"):
         await w.call("POST", "sessions/k1/park", server("alice"))
     assert not any(isinstance(command, Park) for command in w.node.commands)
     assert not any(isinstance(decision, Warn) for _, decision in w.broker.cluster.sessions["k1"].decided)
