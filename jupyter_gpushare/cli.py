@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ._version import __version__
 from .errors import BadDemand, GPUShareError
@@ -37,7 +39,62 @@ def _parser() -> Parser:
     doctor = verbs.add_parser("doctor", help="what works here and what does not, why, and what to do")
     doctor.add_argument("--json", action="store_true", help="the same as JSON")
     doctor.set_defaults(run=_doctor)
+
+    simulate = verbs.add_parser("simulate", help="workloads under scheduling policies, on paper")
+    simulate.add_argument(
+        "act",
+        nargs="?",
+        choices=["compare", "objectives"],
+        help="compare: several policies side by side; objectives: what weights of completion and fairness trade",
+    )
+    simulate.add_argument("--list", action="store_true", help="name the workloads, policies and clusters")
+    simulate.add_argument("--workload", default="", help="a name from --list, or FORMAT:FILE")
+    simulate.add_argument("--cluster", help="other devices than the workload's own, see --list")
+    simulate.add_argument("--throughputs", type=Path, metavar="FILE.json", help="speeds for jobs:FILE.trace")
+    simulate.add_argument("--sessions", type=_count, metavar="N", help="how many kernels the workload notebooks has")
+    simulate.add_argument("--data", type=Path, default=Path("../shared/traces"), help="folder of the trace files")
+    seeds = simulate.add_mutually_exclusive_group()
+    seeds.add_argument("--seed", type=_seeds, dest="seeds", metavar="N", help="what chance is drawn from (default 42)")
+    seeds.add_argument("--seeds", type=_seeds, metavar="A-B", help="several, as 42-51 or 1,2,5")
+    simulate.set_defaults(run=_simulate)
+
+    replay = verbs.add_parser("replay", help="what a hub's own recorded history would have been under another policy")
+    replay.add_argument(
+        "--ledger", default="", metavar="URL", help="sqlite:///FILE or postgresql+psycopg://… (default: yours)"
+    )
+    replay.add_argument("--cluster", help="other devices than the ledger's, as 2x4xA100")
+    replay.add_argument(
+        "--save", type=Path, metavar="FILE.csv", help="write the history as bursts, for sessions:FILE.csv"
+    )
+    replay.set_defaults(run=_replay)
+
+    for verb in (simulate, replay):
+        verb.add_argument(
+            "--policy", type=_names, default=(), metavar="P[,P]", help="see simulate --list (default gpushare)"
+        )
+        verb.add_argument("--json", default="", metavar="FILE", help="write every run's metrics; - for standard output")
+        verb.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png or .svg")
     return parser
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", text)
+    if found and int(found[1]) <= int(found[2]) < int(found[1]) + 1000:
+        return tuple(range(int(found[1]), int(found[2]) + 1))
+    parts = text.split(",")
+    if not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not usable; use 42, 1,2,5 or 42-51")
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
 
 
 def _port(text: str) -> int:
@@ -72,6 +129,31 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 1 if any(finding.state == "broken" for finding in findings) else 0
 
 
+def _simulate(arguments: argparse.Namespace) -> int:
+    from .simulator.command import simulate
+
+    return _reported(simulate(arguments, _say))
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from .simulator.command import replay
+
+    return _reported(replay(arguments, _say))
+
+
+def _reported(text: str) -> int:
+    if sys.stderr.isatty():
+        _say("")
+    print(text)
+    return 0
+
+
+def _say(text: str) -> None:
+    """Progress, each on the same line of a terminal, on a line of its own in a log."""
+    before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
+    print(before + text, end=after, file=sys.stderr, flush=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
@@ -84,6 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        print(f"jupyter gpushare {arguments.verb}: stopped.", file=sys.stderr)
+        return 130
     return code
 
 
