@@ -42,6 +42,8 @@ def _keep_up(broker: Broker, session: Session, now: float) -> None:
     notice_burst(session, now)
     if session.gated and now - session.asked_at > GATE_SILENT_S:
         leave(session)
+    if session.gated and not session.parked and any(map(broker.cluster.lost, session.placements)):
+        _off_lost(broker, session)
     if session.pinned_until is not None and session.pinned_until <= now:
         wishes.pin(broker, session, None)
     if session.reserves is not None:
@@ -49,6 +51,15 @@ def _keep_up(broker: Broker, session: Session, now: float) -> None:
             broker.end(session, "reservation expired")
     elif not session.opening and now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
         broker.end(session, "silent")
+
+
+def _off_lost(broker: Broker, session: Session) -> None:
+    """A cell does not wait for a device that is lost: it gets another where its kernel has used none yet, else it runs
+    and its error and its notebook's state say what happened."""
+    if session.context:
+        session.gated, session.waiting_since = False, None
+    else:
+        broker.applier.lift(session)
 
 
 def put_aside(session: Session, error: Exception, now: float) -> None:

@@ -358,6 +358,28 @@ async def test_a_lost_device_is_told_to_its_holder_and_offered_to_nobody(world):
     assert (await w.open("k2", "bob"))["devices"] == []
 
 
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_cell_does_not_wait_for_a_device_that_is_lost(world, used):
+    """A kernel that has used none yet gets another one; else its cell runs, and fails with its driver's words."""
+    w = await world(Policy(idle_after_s=10, warn_before_s=2), devices=2)
+    await w.kernel("k1")
+    if used:
+        await w.cell("k1")
+        await w.cell_ends("k1")
+        await w.wait(5)
+        await w.call("POST", "sessions/k1/release", server("alice"))
+        await w.settle()
+        w.broker.cluster.sessions["k1"].released_at = None  # it asks again, for a lease that is not there yet
+    (lost,) = w.broker.cluster.sessions["k1"].devices
+    w.node.states[lost] = "lost"
+    await w.settle()
+    asking = asyncio.ensure_future(w.call("POST", "sessions/k1/admit", kernel("alice", "k1"), {"wait_s": 5}))
+    await w.settle()
+    answer = await asyncio.wait_for(asking, 5)
+    assert answer["admitted"]
+    assert answer["devices"] == ([] if used else [uuid for uuid in w.node.uuids if uuid != lost])
+
+
 async def test_without_any_gpu_a_kernel_starts_and_is_told(world):
     w = await world(devices=0)
     binding = await w.open("k1")
