@@ -18,7 +18,7 @@ from .choose import choose, place
 from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
-from .room import EPS, least_of, need_of, reachable, restoring, sum_at
+from .room import EPS, least_of, need_of, reachable, restoring, sum_at, view_of
 from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats, Ints, State
 
 # Sessions x devices scored per call and kind of wish, so that a decision stays short; the next call goes on (cf.
@@ -82,7 +82,7 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     state, room = draft.state, draft.room
     asks, have = state.sessions, state.devices
     guarantee = float(asks.guarantee[session])
-    at = slice(None) if devices.size == len(have.uuid) else devices  # views instead of copies
+    at = view_of(state, devices)
     alone = room.holders[at] < 0.5
     unmanaged = have.blocked[at]
     limit, promised = room.capacity[at], room.memory[at] + draft.ahead_memory[at]

@@ -11,7 +11,7 @@ from .fragmentation import gradient
 from .outlook import by_best, neutral
 from .packing import displaced, keeps, watts
 from .policy import Policy
-from .room import need_of
+from .room import need_of, view_of
 from .state import BURSTY, LONG, SHORT, Floats, Ints, State
 
 TERMS = ("compute", "data", "fragmentation", "locality", "thermal", "energy", "stability")
@@ -46,7 +46,7 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
     """The fitness of each of these devices (rows, ascending) for a lifted session; an unknown metric is never best."""
     state, room, outlook = draft.state, draft.room, draft.outlook
     have, guarantee = state.devices, float(state.sessions.guarantee[session])
-    at = slice(None) if devices.size == len(have.uuid) else devices  # views instead of copies
+    at = view_of(state, devices)
     transfer_s = _transfer_s(state, session, devices)
     expected, capacity, total_memory = room.expected[at], room.capacity[at], have.memory_total[at]
     idle = np.maximum(1.0 - np.maximum(have.utilization[at], DUTY * expected), 0.0)

@@ -146,6 +146,11 @@ def need_of(state: State, session: int, capacities: Floats) -> Floats:
     )
 
 
+def view_of(state: State, devices: Ints) -> Ints | slice:
+    """What picks these devices (rows, ascending) from an array of all: where it is all of them, without a copy."""
+    return slice(None) if devices.size == len(state.devices.uuid) else devices
+
+
 def reachable(state: State, session: int) -> Ints:
     """Rows of the devices that the session may be placed on now."""
     return np.flatnonzero(state.allowed[state.sessions.allowed[session]] & state.devices.offered)
