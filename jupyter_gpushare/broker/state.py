@@ -53,7 +53,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         ),
     )
     return State(
-        devices=_devices(cluster, records, servers, models, settings, _kept_aside(live, sessions, records), now),
+        devices=_devices(cluster, records, servers, models, settings, _kept_aside(live, records, now), now),
         sessions=session_rows,
         placements=_placements(cluster, sessions, records, policy, now),
         users=Users(
@@ -205,14 +205,15 @@ def _devices(
     )
 
 
-def _kept_aside(live: list[Session], sessions: list[Session], records: list[DeviceRecord]) -> Floats:
+def _kept_aside(live: list[Session], records: list[DeviceRecord], now: float) -> Floats:
     """(D,) what those hold whom nothing can be decided on: it is nobody else's (rule 3)."""
     kept = dict.fromkeys((record.seen.uuid for record in records), 0.0)
-    for session in live if len(sessions) < len(live) else ():
-        if session not in sessions:
-            for uuid, placement in session.placements.items():
-                if uuid in kept and placement.lease and not session.parked:
-                    kept[uuid] += session.demand.guarantee if session.demand.guarantee >= 0 else 1.0  # NaN: all of it
+    for session in live:
+        if now >= session.aside_until or session.parked:
+            continue
+        for uuid, placement in session.placements.items():
+            if uuid in kept and placement.lease:
+                kept[uuid] += session.demand.guarantee if session.demand.guarantee >= 0 else 1.0  # NaN: all of it
     return _floats(min(share, 1.0) for share in kept.values())
 
 
