@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 
 from jupyter_gpushare import model
 from jupyter_gpushare.core.decide import decide, placement
-from jupyter_gpushare.core.policy import Policy
+from jupyter_gpushare.core.policy import Policy, Weights
 from tests.core.builders import GIB, GPU, NAN, RUNGS, Held, Notebook, World
 
 UUIDS = ("g0", "g1", "g2", "g3")
 NOW = 1000.0
+OFTEN = settings.default.max_examples  # of the profile that conftest.py loaded
 maybe = st.booleans()
 seldom = st.sampled_from([False, False, False, True])
+
+
+def examples(in_ci: int) -> settings:
+    """So many examples in CI, all of the profile's where it tries more (`HYPOTHESIS_PROFILE=nightly`)."""
+    return settings(max_examples=OFTEN if OFTEN >= 1000 else in_ci)
+
+
+@st.composite
+def objectives(draw: st.DrawFn) -> Weights:
+    """Any weights that can be set, mild or extreme; often some of them nothing."""
+    amount = st.one_of(st.just(0.0), st.floats(0.0, 4.0), st.sampled_from([1e-6, 100.0, 1e6]))
+    return Weights(*draw(st.tuples(amount, amount, amount, amount).filter(any)))
 
 
 @st.composite
@@ -120,8 +133,12 @@ def worlds(draw: st.DrawFn) -> World:
             idle_after_s=draw(st.sampled_from([None, 0.0, 60.0])),
             stop_idle_kernels=draw(maybe),
             stop_after_s=draw(st.sampled_from([0.0, 3600.0])),
+            weights=draw(objectives()),
+            packing=draw(st.sampled_from(["fill", "gradient"])),
         ),
         caps={"cy": draw(st.sampled_from([0.2, 1.0, np.inf]))},
+        weights={"bob": draw(st.sampled_from([1.0, 5.0]))},
+        usage={"ann": draw(st.sampled_from([0.0, 1e3, 1e9]))},
     )
     for index in range(draw(st.integers(0, 7))):
         book = draw(notebooks(devices, index))
@@ -224,7 +241,7 @@ def check(before: World, after: World, decisions: list[model.Decision]) -> None:
             assert decision.share <= 1 + 1e-9
 
 
-@settings(max_examples=200)
+@examples(300)
 @given(worlds())
 def test_the_rules_hold_in_any_state(world):
     before = copy.deepcopy(world)
@@ -233,7 +250,7 @@ def test_the_rules_hold_in_any_state(world):
     check(before, world, decisions)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(worlds(), st.data())
 def test_the_rules_hold_round_after_round(world, data):
     for _ in range(8):
@@ -248,14 +265,14 @@ def test_the_rules_hold_round_after_round(world, data):
                 world.rest(book.id)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(worlds())
 def test_it_comes_to_rest(world):
     """Carried out without anything else happening, decisions end: nothing flaps."""
     world.settle(rounds=12)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(worlds())
 def test_the_same_state_gives_the_same_decisions(world):
     state = world.state()
@@ -263,7 +280,7 @@ def test_the_same_state_gives_the_same_decisions(world):
     assert decide(state, world.now, world.policy) == decide(state, world.now, world.policy)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(world, random):
     shuffled = replace(world, gpus=random.sample(world.gpus, len(world.gpus)))
@@ -285,7 +302,7 @@ def _known(decisions: list[model.Decision]) -> list[str]:
     return sorted(short)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(worlds())
 def test_every_session_can_be_explained(world):
     state = world.state()
