@@ -20,6 +20,7 @@ from traitlets.config import Configurable
 from . import model
 from .core import policy
 from .errors import BadDemand
+from .units import parse_bytes
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
@@ -262,6 +263,21 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
     servers: list[str] | None = None
 
 
+class _Copies(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `Policy.data` that tells how much there is to move."""
+
+    servers: list[str]
+    size: int | str | None = None
+
+
+class _Link(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of `Policy.links`."""
+
+    gb_s: Annotated[float, msgspec.Meta(gt=0)]
+    latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    between: tuple[str, str] | None = None
+
+
 def _days(text: str) -> set[int]:
     """Week days, Monday 0, of ``mon-fri`` or ``sat,sun``. Raises ValueError."""
     days: set[int] = set()
@@ -326,7 +342,18 @@ class Policy(Configurable):
         `[{"from": "09:00", "to": "18:00", "days": "mon-fri", "weights": {"completion": 2.0}}]`, in local time.
         """
     )
-    data = Table(help='Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`.')
+    data = Table(
+        help="""
+        Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`, or with its size
+        `{"/datasets/imagenet": {"servers": ["alpha", "beta"], "size": "150GB"}}`.
+        """
+    )
+    links = Entries(
+        help="""
+        How servers are linked: `[{"between": ["alpha", "beta"], "gb_s": 12.5, "latency_s": 0.0001}]`.
+        One without `between` holds for every two that no other names; what none names is unknown.
+        """
+    )
     groups = Table(
         help="""
         Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"]}}`: the weight is each member's part in fair
@@ -363,7 +390,19 @@ class Policy(Configurable):
 
     @validate("data")
     def _data_has_servers(self, proposal: Bunch) -> dict[str, list[str]]:
-        return _as(proposal, dict[str, list[str]])
+        for entry in _as(proposal, dict[str, list[str] | _Copies]).values():
+            try:
+                parse_bytes(entry.size or 0, "size") if isinstance(entry, _Copies) else None
+            except BadDemand as error:
+                _unusable(proposal.trait, self, proposal.value, str(error))
+        return proposal.value
+
+    @validate("links")
+    def _links_join_two(self, proposal: Bunch) -> list[dict[str, Any]]:
+        for link in _as(proposal, list[_Link]):
+            if link.between is not None and link.between[0] == link.between[1]:
+                _unusable(proposal.trait, self, proposal.value, "between must name two servers")
+        return proposal.value
 
     @validate("groups")
     def _groups_can_be_used(self, proposal: Bunch) -> dict[str, dict[str, Any]]:
@@ -415,6 +454,18 @@ class Policy(Configurable):
             for member in group.members:
                 weights[member] = max(weights.get(member, 0.0), group.weight)
         return weights
+
+    def data_copies(self) -> dict[str, tuple[tuple[str, ...], int | None]]:
+        """By path prefix, the servers with a copy, and its bytes where they are told."""
+        found = {}
+        for path, entry in msgspec.convert(self.data, dict[str, list[str] | _Copies]).items():
+            servers, size = (entry, None) if isinstance(entry, list) else (entry.servers, entry.size)
+            found[path] = (tuple(servers), None if size is None else parse_bytes(size, "size"))
+        return found
+
+    def server_links(self) -> list[_Link]:
+        """The links between servers."""
+        return msgspec.convert(self.links, list[_Link])
 
     def user_groups(self) -> dict[str, str]:
         """Each named user's group in the history: the first that names them."""

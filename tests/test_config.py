@@ -48,6 +48,7 @@ DEFAULTS = {  # what people script against
         "weights": {"utilization": 1.0, "completion": 1.0, "fairness": 1.0, "energy": 0.2},
         "schedule": [],
         "data": {},
+        "links": [],
         "groups": {},
     },
 }
@@ -119,6 +120,10 @@ def test_every_setting_can_be_set_and_explains_itself():
         ("Policy", "schedule", [{"from": "09:00", "to": "18:00", "weight": {}, "weights": {}}], "weight"),
         ("Policy", "schedule", {}, "a list"),
         ("Policy", "data", {"/datasets": "alpha"}, "array"),
+        ("Policy", "data", {"/datasets": {"servers": ["alpha"], "size": "much"}}, "a size such as 20GiB"),
+        ("Policy", "links", [{"between": ["alpha", "alpha"], "gb_s": 1}], "two servers"),
+        ("Policy", "links", [{"between": ["alpha", "beta"]}], "gb_s"),
+        ("Policy", "links", [{"gb_s": 0}], "> 0"),
         ("Policy", "groups", {"vision": {"weigth": 2.0}}, "weigth"),
         ("Policy", "groups", {"vision": {"weight": 0}}, "> 0"),
         ("Policy", "groups", {"vision": {"cap": -1}}, ">= 0"),

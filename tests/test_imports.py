@@ -26,7 +26,7 @@ OURS = {  # room -> what of ours it may import, rooms or single modules; a room 
     "node": {*WORDS, "bus.base"},
     "bus": {"model", "errors"},
     "broker": {*WORDS, "core", "bus.base"},
-    "config": {"model", "errors", "core.policy"},
+    "config": {"model", "errors", "units", "core.policy"},
     "server": {*WORDS, "config", "broker", "bus", "node", "doctor"},
     "kernel": {"errors", "units"},
     "simulated": {"kernel", "errors", "units"},

@@ -37,6 +37,15 @@ class BrokerPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """The way between two servers, or any two that no other link names (`between` None)."""
+
+    gb_s: float
+    latency_s: float = 0.0
+    between: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The broker's own numbers; contract.md section 2 has the defaults. Durations in seconds."""
 
@@ -57,3 +66,5 @@ class Settings:
     weights: Mapping[str, float] = field(default_factory=dict)  # user -> their part of the cluster, 1 where unnamed
     groups: Mapping[str, str] = field(default_factory=dict)  # user -> their group in the history
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path prefix -> servers with a local copy
+    data_bytes: Mapping[str, int] = field(default_factory=dict)  # path prefix -> its size, unknown where unnamed
+    links: tuple[Link, ...] = ()  # between servers

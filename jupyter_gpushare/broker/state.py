@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from ..units import GIB
 from . import room
 from .port import Settings
 from .records import GAPS, Cluster, DeviceRecord, Session
+from .transfer import topology_of, transfer_s
 
 LONG_PROTECTION_S = 4 * 3600.0  # a long session that names no duration is left alone this long
 UNACCOUNTED_MIN = GIB // 2  # drivers keep some memory for themselves; more than that is somebody's
@@ -31,6 +31,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
     servers = tuple(sorted({record.server for record in records}))
     models = tuple(sorted({record.seen.model for record in records}))
     users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
+    links = topology_of(settings, servers)
     allowed: dict[object, int] = {}
     allowed_rows: list[Bools] = []
     near: dict[tuple[str, ...], int] = {}
@@ -66,7 +67,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         models=models,
         allowed=np.array(allowed_rows, dtype=bool).reshape(len(allowed_rows), len(records)),
         transfer_s=np.array(
-            [[transfer_s(cluster, settings, places, server) for server in servers] for places in near], dtype=float
+            [transfer_s(cluster, settings, links, places, servers) for places in near], dtype=float
         ).reshape(len(near), len(servers)),
         mix=_mix(cluster, sessions, models),
     )
@@ -142,21 +143,6 @@ def placeable(
         and (wanted_server is None or record.server == wanted_server)
         and (mask is None or uuid in mask)
     )
-
-
-def transfer_s(cluster: Cluster, settings: Settings, places: tuple[str, ...], server: str) -> float:
-    """Seconds to bring what a session depends on to a server: 0 where it lies; NaN elsewhere, its size is unknown."""
-    for place in places:
-        what, _, name = place.partition(":")
-        if what == "session":
-            other = cluster.sessions.get(name)
-            if other is not None and cluster.server_of(other) not in (None, server):
-                return math.nan
-        else:
-            homes = [copies for prefix, copies in settings.data.items() if PurePosixPath(name).is_relative_to(prefix)]
-            if homes and not any(server in copies for copies in homes):
-                return math.nan
-    return 0.0
 
 
 def _devices(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import terms
 from .draft import Draft
 from .fragmentation import gradient
-from .outlook import by_best, neutral
 from .packing import displaced, keeps, watts
 from .policy import Policy
 from .room import need_of, view_of
@@ -55,16 +55,19 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
     need = need_of(state, session, capacity) / total_memory
 
     values = np.empty((len(TERMS), devices.size))
-    values[COMPUTE] = neutral(by_best(outlook.delivered[at] * idle))
-    values[DATA] = neutral(by_best(have.bandwidth_gb_s[at] * free_memory * _kept(state, session, transfer_s)))
+    values[COMPUTE] = terms.compute(outlook.delivered[at], idle)
+    values[DATA] = terms.data(have.bandwidth_gb_s[at], free_memory, _kept(state, session, transfer_s))
     keeping = keeps(state, session, policy)
     if keeping:
         values[FRAGMENTATION] = -displaced(draft, session, devices)
     else:
         values[FRAGMENTATION] = -gradient(1.0 - expected, free_memory, guarantee, need, outlook.unmet)
-    values[LOCALITY] = transfer_s == 0.0
+    values[LOCALITY] = terms.locality(transfer_s)
     values[THERMAL] = outlook.thermal[at]
-    values[ENERGY] = watts(draft, session, devices) if keeping else outlook.energy[at]
+    if keeping:
+        values[ENERGY] = watts(draft, session, devices)
+    else:
+        values[ENERGY] = terms.energy(_compute_p(state, session), outlook.for_compute[at], outlook.for_data[at])
     values[STABILITY] = outlook.stability[at]
 
     weights = _weights(state, session, policy)
@@ -74,7 +77,7 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
 def _weights(state: State, session: int, policy: Policy) -> Floats:
     """(7,) how much each term counts for this session."""
     horizon = int(state.sessions.horizon[session])
-    compute_p = float(np.nan_to_num(state.sessions.compute_p[session], nan=0.5))
+    compute_p = _compute_p(state, session)
     objective = policy.weights
     weights = np.zeros(len(TERMS))
     weights[COMPUTE] = objective.completion * compute_p
@@ -87,6 +90,11 @@ def _weights(state: State, session: int, policy: Policy) -> Floats:
     return weights
 
 
+def _compute_p(state: State, session: int) -> float:
+    """Probability that it is bound by FLOPS; one half while unknown."""
+    return float(np.nan_to_num(state.sessions.compute_p[session], nan=0.5))
+
+
 def _transfer_s(state: State, session: int, devices: Ints) -> Floats | float:
     """(C,) seconds to bring what it depends on to each device, NaN unknown; inf: it depends on nothing."""
     near = state.sessions.near[session]
@@ -94,10 +102,10 @@ def _transfer_s(state: State, session: int, devices: Ints) -> Floats | float:
 
 
 def _kept(state: State, session: int, transfer_s: Floats | float) -> Floats | float:
-    """(C,) T / (T + H): what is left for work of the expected run T and the H seconds before it that bring the data."""
+    """(C,) what bringing its data leaves of its speed; 1 where it depends on nothing."""
     if state.sessions.near[session] < 0:
         return 1.0
     run_s = float(state.sessions.duration_s[session])
     if np.isnan(run_s):
         run_s = TYPICAL_RUN_S[int(state.sessions.horizon[session])]
-    return run_s / (run_s + transfer_s)
+    return terms.kept(run_s, np.asarray(transfer_s))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import terms
 from .fragmentation import unmet_by
-from .state import Bools, Floats, State
-
-WARM_C = 15.0  # a device is steered away from over this distance to its slowdown temperature
+from .state import Floats, State
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,15 +19,17 @@ class Outlook:
     ----------
     delivered : (D,) TFLOP/s at the clocks it runs at now
     occupied : (D,) fraction of its memory in use, NaN unknown
-    thermal, energy, stability : (D,) these terms of fitness, at most 0
+    thermal, stability : (D,) these terms of fitness
+    for_compute, for_data : (D,) marginal energy of the same work, 0..1 (`terms.joules`)
     unmet : (STEPS + 1,) the part of typical demands that needs more than so much of a device (fragmentation.py)
     """
 
     delivered: Floats
     occupied: Floats
     thermal: Floats
-    energy: Floats
     stability: Floats
+    for_compute: Floats
+    for_data: Floats
     unmet: Floats
 
 
@@ -36,28 +37,15 @@ def outlook_of(state: State) -> Outlook:
     """The outlook of the devices in this state."""
     have = state.devices
     delivered = have.tflops * have.clock_fraction
-    headroom = have.temperature_limit_c - have.temperature_c
-    watts = (have.power_limit_w - have.power_idle_w) / np.where(delivered > 0, delivered, np.nan)  # per TFLOP/s more
+    watts = have.power_limit_w - have.power_idle_w
+    for_compute = terms.joules(watts, delivered)
+    for_data = terms.joules(watts, have.bandwidth_gb_s)
     return Outlook(
         delivered=delivered,
         occupied=have.memory_used / have.memory_total,
-        thermal=neutral(-np.clip(1.0 - headroom / WARM_C, 0.0, 1.0)),
-        energy=neutral(-by_best(watts)),
-        stability=neutral(-np.clip(2.0 * have.utilization_sd, 0.0, 1.0)),
+        thermal=terms.thermal(have.temperature_limit_c - have.temperature_c),
+        stability=terms.stability(have.utilization_sd),
+        for_compute=np.where(np.isnan(for_compute), for_data, for_compute),
+        for_data=np.where(np.isnan(for_data), for_compute, for_data),
         unmet=unmet_by(state.sessions.guarantee),
     )
-
-
-def by_best(values: Floats) -> Floats:
-    """The values as fractions of the largest known one."""
-    best = np.fmax.reduce(values, initial=0.0)
-    return values / best if best > 0 else values
-
-
-def neutral(values: Floats) -> Floats:
-    """Unknown ones become the middle of the known ones, a hair below so that they never win by it."""
-    unknown: Bools = np.isnan(values)
-    if not unknown.any():
-        return values
-    middle = 0.0 if unknown.all() else float(np.median(values[~unknown]))
-    return np.where(unknown, middle - 0.01, values)

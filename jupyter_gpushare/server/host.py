@@ -113,9 +113,9 @@ class Host:
 
     def _settings(self, *, some_devices: bool) -> Settings:
         """The configuration's numbers. On a machine without any GPU nobody gets in line for one unasked."""
-        from ..broker.port import Settings
+        from ..broker.port import Link, Settings
 
-        config = self.config
+        config, copies = self.config, self.policy.data_copies()
         return Settings(
             version=self.version,
             mode="embedded",
@@ -128,7 +128,9 @@ class Host:
             lease_ttl_s=config.lease_ttl_s,
             weights=self.policy.user_weights(),
             groups=self.policy.user_groups(),
-            data={path: tuple(servers) for path, servers in self.policy.data.items()},
+            data={path: servers for path, (servers, _) in copies.items()},
+            data_bytes={path: size for path, (_, size) in copies.items() if size is not None},
+            links=tuple(Link(link.gb_s, link.latency_s, link.between) for link in self.policy.server_links()),
         )
 
     def _agents(self, bus: object) -> list[Agent]:

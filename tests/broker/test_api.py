@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from jupyter_gpushare.broker.bodies import parsed
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.broker.records import Cluster, DeviceRecord, Placement, ServerRecord, Session
-from jupyter_gpushare.broker.state import transfer_s
 from jupyter_gpushare.broker.stream import diff
 from jupyter_gpushare.broker.verbs import Ask
 from jupyter_gpushare.core.policy import Policy
@@ -98,15 +96,6 @@ async def test_an_admin_does_not_speak_as_a_server_or_a_kernel(world):
         with pytest.raises(NotAllowed):
             await w.call("POST", f"sessions/k1/{what}", ADMIN, body)
     assert w.broker.cluster.sessions["k1"].live
-
-
-@pytest.mark.parametrize(
-    ("path", "far"), [("/data/x", True), ("/data/x/part-1", True), ("/data/xyz", False), ("/data", False)]
-)
-def test_data_lies_below_the_folder_that_the_admin_named_and_not_beside_it(path, far):
-    settings = Settings(data={"/data/x": ("alpha",)})
-    assert math.isnan(transfer_s(Cluster(), settings, (f"data:{path}",), "beta")) == far
-    assert transfer_s(Cluster(), settings, (f"data:{path}",), "alpha") == 0.0
 
 
 async def test_a_kernel_stops_no_other_session_of_its_user(world):
