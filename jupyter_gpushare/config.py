@@ -20,6 +20,7 @@ from traitlets.config import Configurable
 from . import model
 from .core import policy
 from .errors import BadDemand
+from .learned import Learned
 from .units import parse_bytes
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -293,6 +294,8 @@ def _days(text: str) -> set[int]:
 class Policy(Configurable):
     """When GPUs are lent, stretched and taken back. What a broker elsewhere decides follows that broker's Policy."""
 
+    _learned: Learned | None = None
+
     idle_after_s = Number(
         None,
         help="""
@@ -342,6 +345,13 @@ class Policy(Configurable):
         `[{"from": "09:00", "to": "18:00", "days": "mon-fri", "weights": {"completion": 2.0}}]`, in local time.
         """
     )
+    learned = Text(
+        "",
+        help="""
+        A function that chooses the weights at each decision, as `module:function`: it takes what the cluster is like
+        (`jupyter_gpushare.core.objectives.Features`) and returns those it wants changed, such as `{"energy": 2.0}`.
+        """,
+    )
     data = Table(
         help="""
         Where data lies, for transfer cost: `{"/datasets/imagenet": ["alpha", "beta"]}`, or with its size
@@ -388,6 +398,14 @@ class Policy(Configurable):
                 _unusable(proposal.trait, self, proposal.value, "days must be such as 'mon-fri' or 'sat,sun'")
         return proposal.value
 
+    @validate("learned")
+    def _function_is_there(self, proposal: Bunch) -> str:
+        try:
+            self._learned = Learned(proposal.value) if proposal.value else None
+        except BadDemand as error:
+            _unusable(proposal.trait, self, proposal.value, str(error))
+        return proposal.value
+
     @validate("data")
     def _data_has_servers(self, proposal: Bunch) -> dict[str, list[str]]:
         for entry in _as(proposal, dict[str, list[str] | _Copies]).values():
@@ -429,10 +447,11 @@ class Policy(Configurable):
 
     def frozen(self, when: datetime | None = None) -> policy.Policy:
         """The numbers as the core takes them, with the weights in force at that local time."""
-        weights = self.weights
+        named = self.weights
         if when is not None:
             periods = msgspec.convert(self.schedule, list[_Period])
-            weights = weights | next((period.weights for period in periods if period.holds(when)), {})
+            named = named | next((period.weights for period in periods if period.holds(when)), {})
+        weights = policy.Weights(**named)
         return policy.Policy(
             idle_after_s=self.idle_after_s,
             warn_before_s=self.warn_before_s,
@@ -444,7 +463,8 @@ class Policy(Configurable):
             shrink_below=self.shrink_below,
             window_s=self.window_s,
             half_life_s=self.half_life_s,
-            weights=policy.Weights(**weights),
+            weights=weights,
+            choose=None if self._learned is None else self._learned.over(weights),
         )
 
     def user_weights(self) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from datetime import datetime
 
 import pytest
@@ -13,6 +15,7 @@ from traitlets.config import Application, Config
 from jupyter_gpushare import config as module
 from jupyter_gpushare.config import GPUShare, Policy
 from jupyter_gpushare.core import policy
+from jupyter_gpushare.core.policy import Weights
 
 DEFAULTS = {  # what people script against
     "GPUShare": {
@@ -47,6 +50,7 @@ DEFAULTS = {  # what people script against
         "half_life_s": 86400,
         "weights": {"utilization": 1.0, "completion": 1.0, "fairness": 1.0, "energy": 0.2},
         "schedule": [],
+        "learned": "",
         "data": {},
         "links": [],
         "groups": {},
@@ -119,6 +123,9 @@ def test_every_setting_can_be_set_and_explains_itself():
         ("Policy", "schedule", [{"from": "09:00", "to": "18:00", "weights": {"speed": 1}}], "utilization"),
         ("Policy", "schedule", [{"from": "09:00", "to": "18:00", "weight": {}, "weights": {}}], "weight"),
         ("Policy", "schedule", {}, "a list"),
+        ("Policy", "learned", "no.such.module:weights", "No module named 'no'"),
+        ("Policy", "learned", "math:weights", "no attribute 'weights'"),
+        ("Policy", "learned", "math:pi", "module:function"),
         ("Policy", "data", {"/datasets": "alpha"}, "array"),
         ("Policy", "data", {"/datasets": {"servers": ["alpha"], "size": "much"}}, "a size such as 20GiB"),
         ("Policy", "links", [{"between": ["alpha", "alpha"], "gb_s": 1}], "two servers"),
@@ -221,7 +228,7 @@ def test_every_number_of_the_core_that_is_an_admins_can_be_set():
     frozen = configured("Policy", **changed, weights={"energy": 3.0}).frozen()
 
     assert {name: getattr(frozen, name) for name in changed} == changed
-    assert set(changed) | {"weights", "packing", "seed"} == set(policy.Policy.__dataclass_fields__)
+    assert set(changed) | {"weights", "choose", "packing", "seed"} == set(policy.Policy.__dataclass_fields__)
     assert frozen.weights == policy.Weights(energy=3.0)  # those not named keep their default
 
 
@@ -279,3 +286,17 @@ def test_users_weigh_as_their_heaviest_group_and_belong_to_the_first():
 
     assert settings.user_weights() == {"alice": 2.0, "bob": 0.5}
     assert settings.user_groups() == {"alice": "students", "bob": "students"}
+
+
+def test_a_learned_policy_is_a_plain_function_by_its_name(monkeypatch, caplog):
+    module = types.ModuleType("trained")
+    module.weights = lambda features: {"energy": 10.0 * features}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trained", module)
+    schedule = [{"from": "09:00", "to": "18:00", "weights": {"completion": 5.0}}]
+    policy = configured("Policy", learned="trained:weights", schedule=schedule).frozen(datetime(2026, 12, 2, 12))
+
+    assert policy.choose(0.3) == Weights(completion=5.0, energy=3.0)
+    assert policy.choose(None) == policy.choose("x") == Weights(completion=5.0)  # it fails: what is configured holds
+    assert policy.choose(-1.0) == Weights(completion=5.0)
+    assert len(caplog.records) == 1
+    assert configured("Policy").frozen().choose is None

@@ -11,6 +11,7 @@ from typing import Any
 from ..bus.base import Bus
 from ..core import explain
 from ..core.decide import placement
+from ..core.objectives import in_force
 from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
@@ -217,7 +218,8 @@ class Broker:
         if chosen is not None and chosen.terms and set(chosen.devices) == set(session.devices):
             return Why(terms=chosen.terms, alternatives=chosen.alternatives, decided=decided)
         matrix = state.build(self.cluster, self.settings, self.policy, now)
-        _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), self.policy)
+        policy = in_force(self.policy, matrix, now)
+        _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), policy)
         return Why(terms=terms, alternatives=alternatives, decided=decided)
 
     # --- the ledger -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from .evacuate import evacuate
 from .fitness import fitness
 from .ladder import take_back
 from .lend import lend
+from .objectives import in_force
 from .policy import Policy
 from .state import Floats, State
 
@@ -28,6 +29,7 @@ def decide(state: State, now: float, policy: Policy) -> list[Decision]:
     Each stage sees what the stages before it decided. What a decision frees is granted by the next call, when it is
     known to be free; so ask again after carrying out a list that was not empty.
     """
+    policy = in_force(policy, state, now)
     draft = draft_of(state)
     for stage in STAGES:
         draft = stage(draft, now, policy)

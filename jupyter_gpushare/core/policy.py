@@ -4,10 +4,14 @@ tests and the simulator build it directly."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadDemand
+
+if TYPE_CHECKING:
+    from .objectives import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,9 @@ class Weights:
             raise BadDemand(f"weights: {values} are not usable; each must be at least 0 and one greater than 0.")
 
 
+Chooser = Callable[["Features"], Weights]
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Defaults are those of contract.md section 2; durations in seconds."""
@@ -40,6 +47,7 @@ class Policy:
     window_s: float = 30.0
     half_life_s: float = 86400.0
     weights: Weights = field(default_factory=Weights)
+    choose: Chooser | None = None  # chooses the weights at each decision instead (objectives.py)
     packing: Literal["fill", "gradient"] = (
         "fill"  # how demands that keep what they get are packed (docs/decisions/0010)
     )
