@@ -258,8 +258,8 @@ class World:
         raise AssertionError(f"still deciding after {rounds} rounds: {decisions}")
 
     def apply(self, decisions: list[model.Decision]) -> None:
-        """Every command succeeds at once; a cell that is let through computes."""
-        for decision in decisions:
+        """Every command succeeds at once; a cell that is let through computes. Kernels end when all else is done."""
+        for decision in sorted(decisions, key=lambda decision: isinstance(decision, model.StopKernel)):
             book = self[decision.session]
             if isinstance(decision, model.Place):
                 self._place(book, decision)

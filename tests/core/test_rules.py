@@ -18,6 +18,7 @@ from tests.core.builders import GIB, GPU, NAN, RUNGS, Held, Notebook, World
 UUIDS = ("g0", "g1", "g2", "g3")
 NOW = 1000.0
 OFTEN = settings.default.max_examples  # of the profile that conftest.py loaded
+pytestmark = [pytest.mark.timeout(0)] if OFTEN >= 1000 else []
 maybe = st.booleans()
 seldom = st.sampled_from([False, False, False, True])
 
