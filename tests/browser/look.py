@@ -11,8 +11,9 @@ LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
 def picture(page: Page, name: str) -> None:
-    """The window as it is now, as artifacts/<name>.png."""
+    """The window as it is now, as artifacts/<name>.png. JupyterLab covers it with a splash while it changes theme."""
     PICTURES.mkdir(exist_ok=True)
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
     page.screenshot(path=PICTURES / f"{name}.png")
 
 
@@ -20,3 +21,4 @@ def theme(page: Page, name: str) -> None:
     """Switches JupyterLab's theme, as the settings menu does, and waits until it is there."""
     page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
     page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
