@@ -229,7 +229,8 @@ def get_estimate(request: Request) -> Estimate:
     broker = request.broker
     demand = verbs.demand_of(request.body, broker.default_demand)
     frame = broker.frame()
-    return Estimate(eta_s=eta.of_demand(broker.cluster, frame.on, demand, frame.now, len(frame.line)))
+    ends = eta.ends_in_s(broker.cluster, frame.on, frame.now)
+    return Estimate(eta_s=eta.of_demand(broker.cluster, frame.on, demand, ends, len(frame.line)))
 
 
 async def get_doctor(request: Request) -> object:

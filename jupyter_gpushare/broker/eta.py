@@ -1,24 +1,57 @@
-"""When a waiting session may have its room: only from what is known, null otherwise."""
+"""When a waiting session may have its room: only from what is known or was seen to recur, null otherwise."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+
+import numpy as np
+
+from ..core import remaining
+from ..core.state import Floats
 from ..model import Demand
-from .records import Cluster, Placement, Session
+from .records import GAPS, Cluster, Placement, Session
 
 On = dict[str, list[tuple[Session, Placement]]]
+Ends = dict[str, list[tuple[float, float]]]  # by device: seconds until a lease ends, and its guarantee
+EPS = 1e-9
 
 
-def frees_in_s(cluster: Cluster, on: On, uuid: str, now: float) -> list[float]:
-    """Seconds until each lease on a device is expected to end or be lent, soonest first."""
-    times = []
-    for session, placement in on.get(uuid, ()):
-        if not placement.lease:
-            continue
-        if session.warned_until is not None:
-            times.append(max(0.0, session.warned_until - now))
-        elif session.burst is not None and session.demand.duration_s is not None:
-            times.append(max(0.0, session.burst.since + session.demand.duration_s - now))
-    return sorted(times)
+def ends_in_s(cluster: Cluster, on: On, now: float) -> Ends:
+    """By device, seconds until each lease there is as likely as not to have ended or to be lent, soonest first.
+
+    What was noticed is given up when its notice runs out. A burst lasts as long as its owner said, as the session's own
+    did, or as those of others do (`core/remaining.py`).
+    """
+    bursts = {session.id: session for there in on.values() for session, held in there if held.lease and session.burst}
+    left_s = dict(zip(bursts, _left_s(cluster, list(bursts.values()), now), strict=True))
+    found: Ends = defaultdict(list)
+    for uuid, there in on.items():
+        for session, held in there:
+            if held.lease and session.warned_until is not None:
+                found[uuid].append((max(0.0, session.warned_until - now), session.demand.guarantee))
+            elif held.lease and session.id in left_s:
+                found[uuid].append((left_s[session.id], session.demand.guarantee))
+        found[uuid].sort()
+    return found
+
+
+def _left_s(cluster: Cluster, bursts: list[Session], now: float) -> list[float]:
+    if not bursts:
+        return []
+    others = remaining.typical(_ran(list(cluster.sessions.values())))
+    told = np.array([math.nan if s.demand.duration_s is None else s.demand.duration_s for s in bursts])
+    elapsed = np.array([max(0.0, now - session.burst.since) for session in bursts if session.burst is not None])
+    left: list[float] = remaining.left_s(_ran(bursts), told, elapsed, others, 0.5).tolist()
+    return left
+
+
+def _ran(sessions: list[Session]) -> Floats:
+    """(S, GAPS) how long their last bursts took, NaN padded."""
+    ran = np.full((len(sessions), GAPS), math.nan)
+    for index, session in enumerate(sessions):
+        ran[index, : len(session.ran)] = session.ran
+    return ran
 
 
 def suits(cluster: Cluster, demand: Demand, pool: tuple[str, ...] | None, server: str | None, uuid: str) -> bool:
@@ -35,27 +68,62 @@ def suits(cluster: Cluster, demand: Demand, pool: tuple[str, ...] | None, server
 
 
 def of_demand(
-    cluster: Cluster, on: On, demand: Demand, now: float, ahead: int = 0, pool: tuple[str, ...] | None = None
+    cluster: Cluster, on: On, demand: Demand, ends: Ends, ahead: int = 0, pool: tuple[str, ...] | None = None
 ) -> float | None:
     """Seconds until `demand.devices` suitable devices have room after `ahead` others were served; None: unknown."""
     if demand.gpus == 0:
         return 0.0
-    times: list[float] = []
-    for uuid in cluster.devices:
-        if not suits(cluster, demand, pool, None, uuid) or cluster.devices[uuid].seen.state != "healthy":
+    return _nth(openings(cluster, on, demand, ends, pool, ahead + demand.devices), demand, ahead)
+
+
+def openings(
+    cluster: Cluster, on: On, demand: Demand, ends: Ends, pool: tuple[str, ...] | None, most: int
+) -> dict[str, list[float]]:
+    """By server, the seconds until a device there has room for the demand, soonest first; of each device `most`.
+
+    Each room found is taken at once by one like it, as the list schedule does (Graham, Bell System Technical Journal
+    45(9), 1966): the next one waits for the next lease to end.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for uuid, record in cluster.devices.items():
+        if not suits(cluster, demand, pool, None, uuid) or record.seen.state != "healthy" or record.drained:
             continue
         held = sum(session.demand.guarantee for session, placement in on.get(uuid, ()) if placement.lease)
-        times += [0.0] if held + demand.guarantee <= 1.0 + 1e-9 else frees_in_s(cluster, on, uuid, now)[:1]
-    times.sort()
-    needed = ahead + demand.devices
-    return round(times[needed - 1], 1) if len(times) >= needed else None
+        times: list[float] = []
+        for left_s, guarantee in [(0.0, 0.0), *ends.get(uuid, ())]:
+            held -= guarantee
+            while held + demand.guarantee <= 1.0 + EPS and len(times) < most:
+                times.append(left_s)
+                held += demand.guarantee
+        found[record.server] += times
+    return {server: sorted(times) for server, times in found.items()}
 
 
 def of_line(cluster: Cluster, on: On, now: float) -> dict[str, float]:
     """By waiting session, those that can be estimated."""
-    found = {}
-    for ahead, session in enumerate(cluster.waiting()):
-        eta_s = of_demand(cluster, on, session.demand, now, ahead, session.pool)
+    waiting = [session for session in cluster.waiting() if session.demand.gpus > 0]
+    ends = ends_in_s(cluster, on, now) if waiting else {}
+    most = len(waiting) + max((session.demand.devices for session in waiting), default=0)
+    found: dict[str, float] = {}
+    known: dict[object, dict[str, list[float]]] = {}
+    for ahead, session in enumerate(waiting):
+        like = session.demand.guarantee, session.demand.constraints, session.pool
+        if like not in known:
+            known[like] = openings(cluster, on, session.demand, ends, session.pool, most)
+        eta_s = _nth(known[like], session.demand, ahead)
         if eta_s is not None:
             found[session.reserves or session.id] = eta_s
     return found
+
+
+def _nth(times: dict[str, list[float]], demand: Demand, ahead: int) -> float | None:
+    """The opening that is left when so many others were served; several devices open on one server."""
+    lists = list(times.values()) if demand.devices > 1 else [sorted(sum(times.values(), []))]
+    needed = ahead + demand.devices
+    found = [open_[needed - 1] for open_ in lists if len(open_) >= needed]
+    return _rounded(min(found)) if found else None
+
+
+def _rounded(seconds: float) -> float:
+    """As exact as it is known: to two digits from ten seconds on."""
+    return round(seconds, 1) if seconds < 10 else float(f"{seconds:.2g}")

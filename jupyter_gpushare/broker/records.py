@@ -96,6 +96,7 @@ class Session:
     last_use: float | None = None  # its tree used a device then
     use_at: float | None = None  # its node last told what it uses
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
+    ran: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))  # how long its last bursts took
     belief: Belief = UNKNOWN
     memory_peak: int | None = None
     pinned_until: float | None = None

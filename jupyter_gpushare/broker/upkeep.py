@@ -107,7 +107,9 @@ def end_burst(session: Session, now: float) -> None:
     session.idle_before = session.idle_since(now)
     if not session.placements and session.waiting_since is not None and not session.gated:
         session.waiting_since = None  # its cell ran without a device; nothing is left to wait for
-    session.belief = observe(session.belief, burst_of(session, burst, now))
+    told = burst_of(session, burst, now)
+    session.ran.append(told.duration_s)
+    session.belief = observe(session.belief, told)
 
 
 def burst_of(session: Session, burst: Measured, now: float) -> Burst:
