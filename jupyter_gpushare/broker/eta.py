@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import chain
 
 import numpy as np
 
@@ -118,7 +119,7 @@ def of_line(cluster: Cluster, on: On, now: float) -> dict[str, float]:
 
 def _nth(times: dict[str, list[float]], demand: Demand, ahead: int) -> float | None:
     """The opening that is left when so many others were served; several devices open on one server."""
-    lists = list(times.values()) if demand.devices > 1 else [sorted(sum(times.values(), []))]
+    lists = list(times.values()) if demand.devices > 1 else [sorted(chain.from_iterable(times.values()))]
     needed = ahead + demand.devices
     found = [open_[needed - 1] for open_ in lists if len(open_) >= needed]
     return _rounded(min(found)) if found else None
