@@ -366,8 +366,9 @@ class Policy(Configurable):
     )
     groups = Table(
         help="""
-        Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"]}}`: the weight is each member's part in fair
-        share. A group's `guarantee`, `cap` (in devices) and `servers` are refused by this version.
+        Groups by name: `{"vision": {"weight": 2.0, "members": ["alice"]}}`: the weight is the group's part in fair
+        share, however many members it has; who is in several belongs to the first, users of none form one of weight 1.
+        A group's `guarantee`, `cap` (in devices) and `servers` are refused by this version.
         """
     )
 
@@ -468,12 +469,13 @@ class Policy(Configurable):
         )
 
     def user_weights(self) -> dict[str, float]:
-        """Each named user's part of the cluster relative to others': that of their heaviest group."""
-        weights: dict[str, float] = {}
-        for group in msgspec.convert(self.groups, dict[str, _Group]).values():
-            for member in group.members:
-                weights[member] = max(weights.get(member, 0.0), group.weight)
-        return weights
+        """Each named user's part of a device they share: their group's."""
+        weights = self.group_weights()
+        return {user: weights[group] for user, group in self.user_groups().items()}
+
+    def group_weights(self) -> dict[str, float]:
+        """Each group's part of the cluster relative to others'."""
+        return {name: group.weight for name, group in msgspec.convert(self.groups, dict[str, _Group]).items()}
 
     def data_copies(self) -> dict[str, tuple[tuple[str, ...], int | None]]:
         """By path prefix, the servers with a copy, and its bytes where they are told."""
@@ -488,7 +490,7 @@ class Policy(Configurable):
         return msgspec.convert(self.links, list[_Link])
 
     def user_groups(self) -> dict[str, str]:
-        """Each named user's group in the history: the first that names them."""
+        """Each named user's group: the first that names them."""
         groups: dict[str, str] = {}
         for name, group in msgspec.convert(self.groups, dict[str, _Group]).items():
             for member in group.members:

@@ -277,14 +277,15 @@ def test_a_period_and_its_complement_cover_every_moment_once(when, times, days):
     configured("Policy", schedule=[{"from": start, "to": end, "days": days, "weights": {}}]).frozen(when)
 
 
-def test_users_weigh_as_their_heaviest_group_and_belong_to_the_first():
+def test_users_belong_to_the_first_group_that_names_them_and_weigh_as_it_does():
     groups = {
         "students": {"members": ["alice", "bob"], "weight": 0.5},
         "vision": {"members": ["alice"], "weight": 2.0},
     }
     settings = configured("Policy", groups=groups)
 
-    assert settings.user_weights() == {"alice": 2.0, "bob": 0.5}
+    assert settings.user_weights() == {"alice": 0.5, "bob": 0.5}
+    assert settings.group_weights() == {"students": 0.5, "vision": 2.0}
     assert settings.user_groups() == {"alice": "students", "bob": "students"}
 
 

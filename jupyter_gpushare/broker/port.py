@@ -64,7 +64,8 @@ class Settings:
     retry_s: float = 5.0  # before a resume that was refused is tried again
     command_timeout_s: float = 5.0
     weights: Mapping[str, float] = field(default_factory=dict)  # user -> their part of the cluster, 1 where unnamed
-    groups: Mapping[str, str] = field(default_factory=dict)  # user -> their group in the history
+    groups: Mapping[str, str] = field(default_factory=dict)  # user -> their group; those of none form one together
+    group_weights: Mapping[str, float] = field(default_factory=dict)  # group -> its part, 1 where unnamed
     data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path prefix -> servers with a local copy
     data_bytes: Mapping[str, int] = field(default_factory=dict)  # path prefix -> its size, unknown where unnamed
     links: tuple[Link, ...] = ()  # between servers

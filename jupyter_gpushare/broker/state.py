@@ -57,12 +57,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         devices=_devices(cluster, records, servers, models, settings, _kept_aside(live, records, now), now),
         sessions=session_rows,
         placements=_placements(cluster, sessions, records, policy, now),
-        users=Users(
-            name=users,
-            weight=_floats(settings.weights.get(user, 1.0) for user in users),
-            usage=_floats(usage_of(cluster, user, policy, now) for user in users),
-            cap=np.full(len(users), float(settings.max_devices_per_user or math.inf)),
-        ),
+        users=_users(cluster, settings, policy, users, now),
         servers=servers,
         models=models,
         allowed=np.array(allowed_rows, dtype=bool).reshape(len(allowed_rows), len(records)),
@@ -70,6 +65,19 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
             [transfer_s(cluster, settings, links, places, servers) for places in near], dtype=float
         ).reshape(len(near), len(servers)),
         mix=_mix(cluster, sessions, models),
+    )
+
+
+def _users(cluster: Cluster, settings: Settings, policy: Policy, users: tuple[str, ...], now: float) -> Users:
+    of_user = [settings.groups.get(user, "") for user in users]
+    groups = sorted(set(of_user))
+    return Users(
+        name=users,
+        weight=_floats(settings.weights.get(user, 1.0) for user in users),
+        usage=_floats(usage_of(cluster, user, policy, now) for user in users),
+        cap=np.full(len(users), float(settings.max_devices_per_user or math.inf)),
+        group=_ints(groups.index(group) for group in of_user),
+        group_weight=_floats(settings.group_weights.get(group, 1.0) for group in groups),
     )
 
 

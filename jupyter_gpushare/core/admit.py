@@ -34,7 +34,7 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     left = {"bind": PAIRS, "lease": PAIRS}
     told = state.sessions.whole & (state.sessions.duration_s > 0)
     advice = advised(draft, told & waits(state), now, policy) if told.any() else {}
-    for session in _line(state, now, policy):
+    for session in _line(state, held, now, policy):
         starts = draft.rows(session).size == 0
         wish = "bind" if starts and not _must_lease(state, session) else "lease"
         devices = candidates(draft, session)
@@ -155,14 +155,13 @@ def waits(state: State) -> Bools:
     return result
 
 
-def _line(state: State, now: float, policy: Policy) -> Iterator[int]:
+def _line(state: State, held: Floats, now: float, policy: Policy) -> Iterator[int]:
     """Sessions that want something, who is next first."""
     wanting = waits(state)
     if not wanting.any():
         return
     capacity = float(state.devices.offered.sum())
-    priority = fairness.priority(state.users, capacity, policy)
-    order = fairness.order(state.sessions, state.users, priority, now, policy)
+    order = fairness.order(state.sessions, state.users, held, capacity, now, policy)
     for session in order.tolist():
         if wanting[session]:
             wanting[session] = False

@@ -1,4 +1,4 @@
-"""Who is next: time-decayed usage against weight, and waiting that ages."""
+"""Who is next: what users and their groups are due by weight and past usage, what they hold, and waiting that ages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from .policy import Policy
 from .state import Bools, Devices, Floats, Ints, Sessions, Users
 
-K = 1.0  # how strongly past usage corrects the present, before `weights.fairness`
+# How strongly past usage corrects the present, before `weights.fairness`. Whoever divides by these dues takes 1 (KAI);
+# an order goes by the highest alone, and on one device 1 would give twice the weight five times the time, 4 2.4 times.
+K = 4.0
 AGEING_S = 1800.0  # waiting this much longer than another outweighs any difference in priority
 
 
@@ -44,42 +46,93 @@ def charge(usage: Floats, user: Ints, share: Floats, worth: Floats, contended: B
     return np.asarray(usage + np.bincount(user, held, usage.size), np.float64)
 
 
-def priority(users: Users, capacity: float, policy: Policy) -> Floats:
-    """(U,) `max(W' + k (W' - U'), 0)`: whose turn it is, by weight and corrected by what they had.
+def priority(weight: Floats, usage: Floats, capacity: float, policy: Policy) -> Floats:
+    """(N,) `max(W' + k (W' - U'), 0)`: what each is due, by weight and corrected by what they had.
 
     Parameters
     ----------
-    capacity : devices of mean worth in the cluster
+    weight, usage : (N,) of users who share a capacity, or of groups
+    capacity : devices of mean worth that they share
 
     Notes
     -----
-    W' is the weight as a part of all weights, U' the usage as a part of what the whole cluster can amount to: used
+    W' is the weight as a part of all weights, U' the usage as a part of what the whole capacity can amount to: used
     without pause, decayed usage tends to capacity x half life / ln 2. k is `K` times `weights.fairness`. The formula
     is that of time-based fair share in NVIDIA Run:ai and its open KAI scheduler. Not below 0; at 0 ageing decides.
     """
-    if users.weight.size == 0:
+    if weight.size == 0:
         return np.zeros(0)
-    weight = users.weight / users.weight.sum()
+    weight = weight / weight.sum()
     most = capacity * policy.half_life_s / math.log(2)
-    usage = users.usage / most if most > 0 else np.zeros(users.usage.size)
+    usage = usage / most if most > 0 else np.zeros(usage.size)
     due: Floats = np.maximum(weight + K * policy.weights.fairness * (weight - usage), 0.0)
     return due
 
 
-def order(sessions: Sessions, users: Users, priority: Floats, now: float, policy: Policy) -> Ints:
+def order(sessions: Sessions, users: Users, held: Floats, capacity: float, now: float, policy: Policy) -> Ints:
     """Rows of the waiting sessions, next first.
 
-    By priority of the user relative to the highest (0..1) plus time waited over `AGEING_S`, then by session id. So
-    within one user the first to come is the first served, and nobody starves: a session is never behind one that came
-    `AGEING_S` after it, whatever their priorities.
+    Parameters
+    ----------
+    held : (U,) devices that each user's leases take up now
+    capacity : devices of mean worth in the cluster
+
+    Notes
+    -----
+    Score = standing (0..1) plus time waited over `AGEING_S`, then by session id. So within one user the first to come
+    is the first served, and nobody starves: a session is never behind one that came `AGEING_S` after it, whatever the
+    standings. The standing is ``due / (held + asked ahead + 1 unit)`` over the highest, a unit being the mean of what
+    is asked. Served in that order, holdings approach the dues: progressive filling of weighted max-min shares
+    (Bertsekas and Gallager, Data Networks, 6.5.2). With several groups the standing is that of the group, whose usage
+    and holdings are the sum of its members', and the members' own standings only say in which order its sessions count
+    as asked: many members are due no more than one (as in Slurm's fair tree).
     """
     rows = np.flatnonzero(~np.isnan(sessions.waiting_since))
-    top = priority.max(initial=0.0)
-    standing = priority / top if top > 0 else priority
-    waited = np.maximum(now - sessions.waiting_since[rows], 0.0)
-    score = standing[sessions.user[rows]] + waited / AGEING_S
+    user, asked = sessions.user[rows], sessions.guarantee[rows] * sessions.count[rows]
+    unit = float(asked.mean()) if asked.any() else 1.0
+    aged = np.maximum(now - sessions.waiting_since[rows], 0.0) / AGEING_S
     ids = np.array([sessions.id[row] for row in rows], dtype=str)
-    return rows[np.lexsort((ids, -score))]
+    group = users.group if users.group.size else np.zeros(users.weight.size, np.int64)
+    groups = users.group_weight if users.group.size else np.ones(1)
+
+    own = _due_within(users, group, groups, capacity, policy)
+    standing = _standing(own, held, user, asked, unit, np.lexsort((ids, -aged, user)), group)
+    if groups.size > 1:
+        due = priority(groups, _sum(group, users.usage, groups.size), capacity, policy)
+        taken = _sum(group, held, groups.size)
+        line = np.lexsort((ids, -aged, -standing, group[user]))  # of each group by its members' standings
+        standing = _standing(due, taken, group[user], asked, unit, line, np.zeros(groups.size, np.int64))
+    return rows[np.lexsort((ids, -(standing + aged)))]
+
+
+def _due_within(users: Users, group: Ints, groups: Floats, capacity: float, policy: Policy) -> Floats:
+    """(U,) what each user is due of their group's part of the capacity."""
+    part = groups / groups.sum()
+    due = np.zeros(users.weight.size)
+    for each in np.unique(group).tolist():
+        members = group == each
+        due[members] = priority(users.weight[members], users.usage[members], capacity * float(part[each]), policy)
+    return due
+
+
+def _standing(due: Floats, held: Floats, owner: Ints, asked: Floats, unit: float, line: Ints, among: Ints) -> Floats:
+    """(R,) 0..1, each session's: its owner's due over what they hold, with their sessions ahead of it, and one unit.
+
+    `line` sorts the sessions by owner and then as they are served; `among` (N,) the company in which the highest is 1.
+    """
+    before = np.zeros(owner.size)
+    total = np.cumsum(asked[line]) - asked[line]
+    first = np.searchsorted(owner[line], owner[line])
+    before[line] = total - total[first]
+    most = np.zeros(int(among.max(initial=0)) + 1)
+    np.maximum.at(most, among, due / (held + unit))
+    own = due[owner] / (held[owner] + before + unit)
+    top = most[among[owner]]
+    return np.divide(own, top, out=np.zeros(owner.size), where=top > 0)
+
+
+def _sum(rows: Ints, values: Floats, size: int) -> Floats:
+    return np.asarray(np.bincount(rows, values, size), dtype=np.float64)
 
 
 def _relative(value: Floats) -> Floats:

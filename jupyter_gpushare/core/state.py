@@ -185,12 +185,16 @@ class Users:
     weight : (U,) > 0, their part of the cluster relative to others'
     usage : (U,) contended use, time-decayed device-seconds (core/fairness.py)
     cap : (U,) devices over all their sessions, inf for none
+    group : (U,) rows of their groups; may be empty: all are of one
+    group_weight : (G,) > 0, a group's part of the cluster relative to others', however many members it has
     """
 
     name: tuple[str, ...]
     weight: Floats
     usage: Floats
     cap: Floats
+    group: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    group_weight: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -128,6 +128,7 @@ class Host:
             lease_ttl_s=config.lease_ttl_s,
             weights=self.policy.user_weights(),
             groups=self.policy.user_groups(),
+            group_weights=self.policy.group_weights(),
             data={path: servers for path, (servers, _) in copies.items()},
             data_bytes={path: size for path, (_, size) in copies.items() if size is not None},
             links=tuple(Link(link.gb_s, link.latency_s, link.between) for link in self.policy.server_links()),

@@ -138,6 +138,8 @@ class World:
     caps: dict[str, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     usage: dict[str, float] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+    group_weights: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Notebook:
         return next(notebook for notebook in self.notebooks if notebook.id == name)
@@ -149,6 +151,7 @@ class World:
         servers = tuple(dict.fromkeys(gpu.server for gpu in gpus))
         models = tuple(dict.fromkeys(gpu.model for gpu in gpus))
         users = tuple(dict.fromkeys(book.user for book in books))
+        of_groups = sorted({self.groups.get(user, "") for user in users})
         pools = list(dict.fromkeys(book.allowed for book in books)) or [None]
         nears = [book.near for book in books if book.near is not None]
         row = {gpu.uuid: index for index, gpu in enumerate(gpus)}
@@ -227,6 +230,8 @@ class World:
                 weight=np.array([self.weights.get(user, 1.0) for user in users], dtype=np.float64),
                 usage=np.array([self.usage.get(user, 0.0) for user in users], dtype=np.float64),
                 cap=np.array([self.caps.get(user, np.inf) for user in users], dtype=np.float64),
+                group=ints([of_groups.index(self.groups.get(user, "")) for user in users]),
+                group_weight=np.array([self.group_weights.get(name, 1.0) for name in of_groups], dtype=np.float64),
             ),
             servers=servers,
             models=models,
