@@ -29,6 +29,7 @@ SessionState = Literal[
 ]
 DeviceState = Literal["healthy", "lost", "failing", "draining", "unknown"]
 Sharing = Literal["timeslice", "mps", "mig", "exclusive"]
+Enforced = Literal["target", "ceiling", "partition"]
 Why = Literal["leftover", "foreign", "off-lease"]
 Rung = Literal["trim", "unbind", "park", "stop"]
 
@@ -141,6 +142,13 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     visible: bool = True  # False: no such process is seen here: it ended, or its pid is of another namespace
 
 
+class Mps(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs of a device's MPS server."""
+
+    pipe: str  # folder, as CUDA_MPS_PIPE_DIRECTORY names it
+    owner: str | None = None  # the only user it serves, None: it serves all
+
+
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU or MIG instance as its node last saw it."""
 
@@ -150,8 +158,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     state: DeviceState = "healthy"
     reason: str | None = None  # why it is not healthy or not offered, in words
     sharing: Sharing = "timeslice"
+    enforced: Enforced | None = None  # what a share is here; None: what it is under that mode
+    mps: Mps | None = None  # its MPS server, only while that takes clients
     in_pool: bool = True  # False: outside the inherited mask, or locked by another broker
     can_park: bool = False
+    cannot_park: str | None = None  # why not, in words
     memory_total: int | None = None
     memory_used: int | None = None
     memory_unaccounted: int | None = None  # in use, but by no process that could be seen
@@ -169,6 +180,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...] = ()
     legacy_name: str | None = None  # of a MIG instance: MIG-GPU-<uuid>/<gpu instance>/<compute instance>
     processes_known: bool = True  # False: the list could not be read, so an empty one says nothing
+    xids: tuple[int, ...] = ()  # NVIDIA's error numbers since the sample before, of programs or of the device
+    compute_capability: tuple[int, int] | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +197,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     parked_bytes: int | None = None
     moved_bytes: int | None = None  # progress while parking or resuming
     gpu_idle_s: float | None = None  # since its tree last used a device; None: never seen or not readable
+    harmed: str | None = None  # what moving its memory destroyed, in words: only a restart of the kernel helps
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -417,6 +431,9 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     indices: tuple[int, ...] = ()
     shared: bool = True  # others may be on these devices: framework hints apply
+    mps_pipe: str | None = None  # folder of the MPS server whose client it shall be
+    ceiling: float | None = None  # fraction of the device's multiprocessors, under MPS
+    memory_limit: int | None = None  # bytes for each of its processes, under MPS
     message: str = ""
 
 
@@ -442,5 +459,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     role: Literal["user", "kernel", "server"] = "user"
     admin: bool = False
+    reads_all: bool = False  # sees what an admin sees, changes only their own
     session: str | None = None  # role kernel: the one session it speaks for
     origin: str | None = None  # role server: which one
