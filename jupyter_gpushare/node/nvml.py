@@ -22,11 +22,13 @@ from . import readings
 from .backend import BackendAbsent, NothingHere
 from .performance import lookup
 from .readings import Reader
+from .xids import Faults, Watch
 
 CANNOT_PARK = "Parking on real GPUs comes with the checkpoint mechanism; this version has none."
 ACCESS_LOST = (
     "GPU access lost: NVML answers only with errors. Running kernels go on; the container or driver needs a look."
 )
+REPLACED = "This device is gone: another is in its place now (a new MIG layout, or another card)."
 ABSENT = {
     readings.LIBRARY_NOT_FOUND: "No NVIDIA GPU here: libnvidia-ml.so.1 was not found. It comes with the NVIDIA driver.",
     readings.DRIVER_NOT_LOADED: "The NVIDIA driver is not loaded. Load it (modprobe nvidia) or reboot.",
@@ -85,7 +87,13 @@ class _Known(NamedTuple):
     def silenced(self, state: DeviceState, reason: str, now: float) -> Device:
         """Its last values with their age, but not its processes: what they do now must not be taken from then."""
         return msgspec.structs.replace(
-            self.device, state=state, reason=reason, age_s=now - self.taken, processes=(), processes_known=False
+            self.device,
+            state=state,
+            reason=reason,
+            age_s=now - self.taken,
+            processes=(),
+            processes_known=False,
+            xids=(),
         )
 
 
@@ -124,6 +132,10 @@ class NvmlBackend:
         self._order_at: dict[int, tuple[int, ...]] = {}  # by NVML's index
         self._replaced_at: dict[str, float] = {}  # devices of a MIG layout that is gone
         self._sampled: dict[str, int] = {}  # last process sample seen, microseconds of the driver's clock
+        self._answered: set[str] = set()  # in the last sample
+        self._watch: Watch | None = None
+        self._faults = Faults(clock)
+        self._xids: dict[tuple[int, ...], list[int]] = {}  # since the sample before, by the GPU's PCI place
 
     # --- opening and closing -----------------------------------------------------------------------------
 
@@ -142,7 +154,7 @@ class NvmlBackend:
         except BackendAbsent as nothing:
             self._retry_later(nothing)
             raise
-        self._nvml, self._pid = nvml, os.getpid()
+        self._nvml, self._pid, self._watch = nvml, os.getpid(), Watch(nvml)
         return nvml
 
     def _retry_later(self, trouble: BackendAbsent) -> None:
@@ -152,7 +164,7 @@ class NvmlBackend:
 
     def close(self) -> None:
         """Gives NVML back. Safe to call twice."""
-        nvml, self._nvml = self._nvml, None
+        nvml, self._nvml, self._watch = self._nvml, None, None
         self._complete.clear()
         self._order_at.clear()
         if nvml is not None and self._pid == os.getpid():
@@ -165,6 +177,8 @@ class NvmlBackend:
 
     def sample(self) -> tuple[Device, ...]:
         """All devices, MIG instances in place of their GPU. Raises BackendAbsent while none was ever seen."""
+        self._hear()
+        self._answered.clear()
         if self._trouble is not None and self._clock() >= self._retry_at:
             self.close()  # old handles never recover; a fresh start sees a device that came back
         found: dict[str, Device] = {}
@@ -189,6 +203,15 @@ class NvmlBackend:
             self._note_trouble(devices)
         return devices
 
+    def _hear(self) -> None:
+        """Takes the errors that the driver reported since the sample before."""
+        self._xids.clear()
+        if self._watch is None or self._pid != os.getpid():
+            return
+        for place, xid in self._watch.take():
+            self._faults.note(place, xid)
+            self._xids.setdefault(place, []).append(xid)
+
     def _count(self, nvml: ModuleType) -> int:
         try:
             return nvml.nvmlDeviceGetCount()
@@ -200,7 +223,7 @@ class NvmlBackend:
             raise absent(error) from error
 
     def _note_trouble(self, devices: tuple[Device, ...]) -> None:
-        hurt = [d for d in devices if d.state in ("lost", "failing", "unknown") and d.uuid not in self._replaced_at]
+        hurt = [d for d in devices if d.uuid not in self._answered and d.uuid not in self._replaced_at]
         if not hurt:
             self._trouble, self._wait = None, _RETRY_S[0]
         elif self._trouble is None or self._clock() >= self._retry_at:
@@ -209,6 +232,8 @@ class NvmlBackend:
     def _silenced(self, order: tuple[int, ...] | None, error: _Silent) -> dict[str, Device]:
         """The device, or the MIG instances, of a GPU that does not answer."""
         now = self._clock()
+        if order is not None:
+            self._faults.silent(order)
         return {
             uuid: known.silenced(error.state, error.reason, now)
             for uuid, known in self._known.items()
@@ -226,7 +251,7 @@ class NvmlBackend:
                 error = silent[0] if silent else _Silent("lost", "The GPU is no longer there.")
                 found[uuid] = known.silenced(error.state, error.reason, now)
             elif now - self._replaced_at.setdefault(uuid, now) <= _FORGET_S:
-                found[uuid] = known.silenced("lost", "This device is gone: its GPU has another MIG layout now.", now)
+                found[uuid] = known.silenced("lost", REPLACED, now)
             else:
                 del self._known[uuid], self._replaced_at[uuid]
         self._replaced_at = {uuid: at for uuid, at in self._replaced_at.items() if uuid in missing}
@@ -255,6 +280,8 @@ class NvmlBackend:
             _raise_silent(ask.errors)
         whole = self._identified(ask, uuid or f"GPU-unnamed-{number}", number)
         self._order_at[number] = whole.order
+        if self._watch is not None:
+            self._watch.add(handle, whole.order)
         if (ask("nvmlDeviceGetMigMode") or [0])[0]:
             return self._instances(ask, whole)
         device = self._measured(ask, whole)
@@ -276,6 +303,7 @@ class NvmlBackend:
             reason = "MIG is on and has no instances. Create some with nvidia-smi mig, or switch MIG off."
             device = msgspec.structs.replace(whole.device, state="draining", reason=reason)
             self._known[device.uuid] = whole._replace(device=device, taken=self._clock())
+            self._answered.add(device.uuid)
             found[device.uuid] = device
         return found
 
@@ -286,6 +314,7 @@ class NvmlBackend:
         model = ask.text("nvmlDeviceGetName") or "NVIDIA GPU"
         pci = ask("nvmlDeviceGetPciInfo")
         performance = lookup(model)
+        capability = ask("nvmlDeviceGetCudaComputeCapability")
         device = Device(
             uuid=uuid,
             index=number,
@@ -295,6 +324,7 @@ class NvmlBackend:
             power_idle_w=performance.power_idle_w if performance else None,
             tflops=performance.tflops if performance else None,
             bandwidth_gb_s=performance.bandwidth_gb_s if performance else None,
+            compute_capability=capability and (capability[0], capability[1]),
         )
         order = (2**32, number, 0) if pci is None else (pci.domain, pci.bus, pci.device)
         if not ask.broken:
@@ -329,7 +359,7 @@ class NvmlBackend:
         total, used = readings.memory(read)
         rates = read("nvmlDeviceGetUtilizationRates")
         utilization = readings.fraction(rates.gpu) if rates else None
-        seen, listed = readings.processes(read)
+        seen, listed = readings.processes(read, total)
         if used is None and seen and all(process.memory is not None for process in seen):
             used = sum(process.memory or 0 for process in seen)  # unified memory: only its processes say what they hold
         power, limit = read("nvmlDeviceGetPowerUsage"), read("nvmlDeviceGetEnforcedPowerLimit")
@@ -338,10 +368,11 @@ class NvmlBackend:
         seen, self._sampled[uuid] = readings.with_use(read, seen, utilization, self._sampled.get(uuid, 0))
         if readings.GPU_IS_LOST in read.errors or (not read.answers and read.broken):
             _raise_silent(read.errors)
+        fault = self._faults.why_not(known.order, read)
         device = msgspec.structs.replace(
             known.device,
-            state="draining" if mode == _PROHIBITED else "healthy",
-            reason=_mode_in_words(mode),
+            state="failing" if fault else "draining" if mode == _PROHIBITED else "healthy",
+            reason=fault or _mode_in_words(mode),
             sharing="mig" if known.instance >= 0 else "exclusive" if mode in _EXCLUSIVE else "timeslice",
             memory_total=total,
             memory_used=used,
@@ -354,8 +385,10 @@ class NvmlBackend:
             clock_fraction=clocks,
             processes=seen,
             processes_known=listed,
+            xids=tuple(self._xids.get(known.order, ())),
         )
         self._known[uuid] = known._replace(device=device, taken=self._clock())
+        self._answered.add(uuid)
         return device
 
 

@@ -99,8 +99,11 @@ def clock_fraction(read: Reader, max_clock: int | None) -> float | None:
     return min(clock / max_clock, 1.0) if clock is not None and max_clock else None
 
 
-def processes(read: Reader) -> tuple[tuple[Process, ...], bool]:
-    """Processes by pid, each with the most memory any list gives it, and whether the list could be read."""
+def processes(read: Reader, total: int | None) -> tuple[tuple[Process, ...], bool]:
+    """Processes by pid, each with the most memory any list gives it, and whether the list could be read.
+
+    More than the device has (`total` bytes) is no size: that process holds an unknown amount.
+    """
     held: dict[int, int | None] = {}
     readable = False
     for kind in ("Compute", "Graphics", "MPSCompute"):
@@ -113,7 +116,8 @@ def processes(read: Reader) -> tuple[tuple[Process, ...], bool]:
         for process in listed or ():
             if process.pid not in _JUNK_PIDS:
                 sizes = (held.get(process.pid), process.usedGpuMemory)
-                held[process.pid] = max((size for size in sizes if size is not None), default=None)
+                possible = (size for size in sizes if size is not None and (total is None or size <= total))
+                held[process.pid] = max(possible, default=None)
     return tuple(Process(pid=pid, memory=size) for pid, size in sorted(held.items())), readable
 
 

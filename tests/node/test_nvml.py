@@ -198,6 +198,14 @@ def test_memory_that_windows_does_not_split_by_process_is_not_invented(nvml_stan
     assert [p["memory"] for p in device["processes"]] == [None, None]
 
 
+@pytest.mark.parametrize("size", [2**64 - 2, 80 * GIB + 1])
+def test_more_memory_than_the_device_has_is_dropped_and_makes_no_sum(nvml_standin, backend, gpu, size):
+    nvml_standin.say(gpu(memory_used=14 * GIB, processes=[[11, size], [12, 2 * GIB]]))
+    (device,) = devices(backend)
+    assert [p["memory"] for p in device["processes"]] == [None, 2 * GIB]
+    assert (device["memory_used"], device["memory_unaccounted"]) == (14 * GIB, None)
+
+
 def test_memory_that_the_driver_keeps_is_held_by_nobody(nvml_standin, build_standin, backend, gpu):
     idle = gpu(memory_used=0, memory_reserved=308 * MIB)
     nvml_standin.say(idle)
@@ -300,6 +308,38 @@ def test_a_gpu_that_leaves_the_list_is_lost(nvml_standin, backend, gpu):
     devices(backend)
     nvml_standin.say(gpu(0))
     assert [d["state"] for d in devices(backend)] == ["healthy", "lost"]
+
+
+def test_devices_that_nvml_numbers_anew_keep_their_own_values(nvml_standin, backend, gpu):
+    first, second, third = (gpu(number, utilization=10 * number) for number in range(3))
+    nvml_standin.say(first, second, third)
+    before = devices(backend)
+    nvml_standin.say(third, first)  # one has left, and the others have changed places
+    after = devices(backend)
+    assert [(d["uuid"], d["index"]) for d in after] == [(d["uuid"], d["index"]) for d in before]
+    assert [d["state"] for d in after] == ["healthy", "lost", "healthy"]
+    assert [d["utilization"] for d in after] == [0.0, 0.1, 0.2]
+
+
+def test_a_device_that_is_added_while_running_is_there_at_the_next_sample(nvml_standin, backend, gpu):
+    nvml_standin.say(gpu(0))
+    devices(backend)
+    nvml_standin.say(gpu(0), gpu(1))
+    assert [(d["uuid"], d["state"]) for d in devices(backend)] == [
+        (gpu(0)["uuid"], "healthy"),
+        (gpu(1)["uuid"], "healthy"),
+    ]
+
+
+def test_another_card_in_the_place_of_one_that_left_is_another_device(nvml_standin, backend, gpu):
+    nvml_standin.say(gpu(0))
+    devices(backend)
+    nvml_standin.say(gpu(0, uuid="GPU-new", memory_used=3 * GIB))
+    found = {d["uuid"]: d for d in devices(backend)}
+    assert (found["GPU-new"]["state"], found["GPU-new"]["memory_used"]) == ("healthy", 3 * GIB)
+    assert found[gpu(0)["uuid"]]["state"] == "lost"
+    backend.ask("advance 601")
+    assert [d["uuid"] for d in devices(backend)] == ["GPU-new"]
 
 
 @pytest.mark.parametrize("where", ["everywhere", "on each device"])

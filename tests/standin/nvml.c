@@ -6,6 +6,9 @@
  * A field without a line is NOT_SUPPORTED, as on real devices. Faults, for all devices or for one (gpu.1.…):
  *     fault.<function> <error code>      slow_ms.<function> <milliseconds>      hang.<function> 1
  * with "*" for every function. Symbols are left out at build time, so that dlsym does not find them.
+ *
+ * What the stand-in driver (cuda.c) moved is read from the file beside the scenario, its name plus ".cuda": a process that
+ * lies on another device, or on none, than the scenario says is listed there, and its bytes count there.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -16,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15 };
 enum { MAX_GPUS = 16, MAX_MIGS = 8, MAX_LINES = 8192 };
 
 typedef unsigned int uint;
@@ -36,20 +39,21 @@ typedef struct { uint pid; ull time; uint sm, memory, encoder, decoder; } sample
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { char *key, *value; } lines[MAX_LINES];
 static int count_lines = 0, initialized = 0;
-static struct stat read_at;
+static struct stat read_at[2];
 static handle_t handles[MAX_GPUS][MAX_MIGS + 1];
 
-static void reread(void) {
-    const char *path = getenv("NVML_SCENARIO");
-    struct stat now;
-    if (!path || stat(path, &now)) return;
-    if (now.st_ino == read_at.st_ino && now.st_size == read_at.st_size && now.st_mtim.tv_sec == read_at.st_mtim.tv_sec &&
-        now.st_mtim.tv_nsec == read_at.st_mtim.tv_nsec)
-        return;
+static int changed(const char *path, struct stat *before) {
+    struct stat now = {0};
+    stat(path, &now); /* a file that is not there counts as empty */
+    int same = now.st_ino == before->st_ino && now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+               now.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+    *before = now;
+    return !same;
+}
+
+static void take_in(const char *path) {
     FILE *file = fopen(path, "r");
     if (!file) return;
-    for (int i = 0; i < count_lines; i++) free(lines[i].key);
-    count_lines = 0;
     char line[1024];
     while (count_lines < MAX_LINES && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
@@ -61,7 +65,19 @@ static void reread(void) {
         lines[count_lines++].value = copy + (space - line) + 1;
     }
     fclose(file);
-    read_at = now;
+}
+
+static void reread(void) {
+    const char *path = getenv("NVML_SCENARIO");
+    if (!path) return;
+    char moved[1024];
+    snprintf(moved, sizeof moved, "%s.cuda", path);
+    int scenario = changed(path, &read_at[0]), moves = changed(moved, &read_at[1]);
+    if (!scenario && !moves) return;
+    for (int i = 0; i < count_lines; i++) free(lines[i].key);
+    count_lines = 0;
+    take_in(path);
+    take_in(moved);
 }
 
 /* The value of a key built like printf does, NULL where the scenario has none. Call with the lock held. */
@@ -289,10 +305,39 @@ int nvmlDeviceGetPciInfo_v3(device of, pci_t *out) {
     snprintf(out->busIdLegacy, sizeof out->busIdLegacy, "0000:%02X:00.0", bus & 0xff);
     return SUCCESS;
 }
+/* Where the driver has what the scenario lists as process `n` of a device; -1: in host memory. Call with the lock held. */
+static int lies_on(int gpu, uint n, uint *pid, ull *bytes) {
+    const char *listed = find("gpu.%d.processes.%u.0", gpu, n), *size = find("gpu.%d.processes.%u.1", gpu, n);
+    *pid = listed ? (uint)strtoul(listed, NULL, 0) : 0;
+    *bytes = size ? strtoull(size, NULL, 0) : ~0ull;
+    const char *moved = find("to.%u.%d", *pid, gpu);
+    return moved ? atoi(moved) : gpu;
+}
+static long long brought(int gpu) {
+    int gpus = size_of("gpu");
+    long long sum = 0;
+    for (int from = 0; from < gpus; from++) {
+        char name[64];
+        snprintf(name, sizeof name, "gpu.%d.processes", from);
+        uint size = size_of(name);
+        pthread_mutex_lock(&lock);
+        for (uint n = 0; n < size; n++) {
+            uint pid;
+            ull bytes;
+            int to = lies_on(from, n, &pid, &bytes);
+            if (to == from || bytes == ~0ull) continue;
+            if (to == gpu) sum += bytes;
+            if (from == gpu) sum -= bytes;
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    return sum;
+}
 static int memory(const char *function, device of, ull *total, ull *used, ull *reserved) {
     int code = enter(function, of);
     if (!code) code = number_of(of, "memory_total", total);
     if (!code) code = number_of(of, "memory_used", used);
+    if (!code && of->mig < 0) *used += brought(of->gpu);
     *reserved = 0;
     number_of(of, "memory_reserved", reserved);
     return code;
@@ -325,6 +370,56 @@ int nvmlDeviceGetTotalEccErrors(device of, int type, int counter, ull *out) {
     return enter("nvmlDeviceGetTotalEccErrors", of) ?: NOT_SUPPORTED;
 }
 
+/* --- events: every number that "xids" has more than when the device was registered or last asked is one --- */
+
+typedef struct { device device; ull type, data; uint gi, ci; } event_t;
+typedef struct { uint id, scope; long long time, latency; uint type; int code; ull value; } field_t;
+static int told[MAX_GPUS], watched[MAX_GPUS];
+
+static int xids_of(int gpu) {
+    char key[64];
+    snprintf(key, sizeof key, "gpu.%d.xids", gpu);
+    return size_of(key);
+}
+int nvmlEventSetCreate(void **out) {
+    *out = told;
+    memset(watched, 0, sizeof watched);
+    return enter("nvmlEventSetCreate", NULL);
+}
+int nvmlEventSetFree(void *set) { (void)set; return enter("nvmlEventSetFree", NULL); }
+int nvmlDeviceRegisterEvents(device of, ull types, void *set) {
+    ull size = 0;
+    (void)set;
+    int code = enter("nvmlDeviceRegisterEvents", of);
+    if (!code) code = number_of(of, "xids.#", &size);
+    if (code || !(types & 8)) return code ?: NOT_SUPPORTED;
+    watched[of->gpu] = 1;
+    told[of->gpu] = (int)size;
+    return SUCCESS;
+}
+int nvmlEventSetWait_v2(void *set, event_t *out, uint timeout) {
+    (void)set; (void)timeout;
+    int code = enter("nvmlEventSetWait", NULL);
+    for (int gpu = 0; !code && gpu < MAX_GPUS; gpu++) {
+        if (!watched[gpu] || told[gpu] >= xids_of(gpu)) continue;
+        char key[64];
+        ull xid = 0;
+        snprintf(key, sizeof key, "xids.%d", told[gpu]++);
+        number_of(at(gpu, -1), key, &xid);
+        *out = (event_t){at(gpu, -1), 8, xid, ~0u, ~0u};
+        return SUCCESS;
+    }
+    return code ?: TIMEOUT;
+}
+int nvmlDeviceGetFieldValues(device of, int count, field_t *out) {
+    int code = enter("nvmlDeviceGetFieldValues", of);
+    for (int i = 0; !code && i < count; i++) {
+        out[i].value = 0;
+        out[i].code = out[i].id == 230 ? number_of(of, "recovery", &out[i].value) : NOT_SUPPORTED;
+    }
+    return code;
+}
+
 /* --- MIG --- */
 
 int nvmlDeviceGetMigMode(device of, uint *current, uint *pending) {
@@ -353,21 +448,32 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device of, device *out) {
 static int processes(const char *function, device of, const char *list, uint *count, process_t *out) {
     int code = enter(function, of);
     if (code) return code;
-    char name[64], full[96];
-    prefix(of, name);
-    snprintf(full, sizeof full, "%s.%s", name, list);
-    uint size = size_of(full), room = *count;
-    *count = size;
-    if (!size) return SUCCESS;
-    if (!out || room < size) return INSUFFICIENT_SIZE;
-    for (uint i = 0; i < size; i++) {
-        ull pid = 0, bytes = ~0ull;
-        snprintf(full, sizeof full, "%s.%u.0", list, i);
-        number_of(of, full, &pid);
-        snprintf(full, sizeof full, "%s.%u.1", list, i);
-        number_of(of, full, &bytes);
-        out[i] = (process_t){(uint)pid, bytes, ~0u, ~0u};
+    process_t found[256];
+    uint number = 0, room = *count;
+    int moves = of->mig < 0 && !strcmp(list, "processes"), gpus = size_of("gpu");
+    for (int from = moves ? 0 : of->gpu; from < (moves ? gpus : of->gpu + 1); from++) {
+        char name[64], full[96];
+        prefix(moves ? at(from, -1) : of, name);
+        snprintf(full, sizeof full, "%s.%s", name, list);
+        uint size = size_of(full);
+        pthread_mutex_lock(&lock);
+        for (uint n = 0; n < size && number < 256; n++) {
+            process_t one = {0, ~0ull, ~0u, ~0u};
+            int to = of->gpu;
+            if (moves) to = lies_on(from, n, &one.pid, &one.memory);
+            else {
+                const char *pid = find("%s.%u.0", full, n), *bytes = find("%s.%u.1", full, n);
+                one.pid = pid ? (uint)strtoul(pid, NULL, 0) : 0;
+                one.memory = bytes ? strtoull(bytes, NULL, 0) : ~0ull;
+            }
+            if (to == of->gpu) found[number++] = one;
+        }
+        pthread_mutex_unlock(&lock);
     }
+    *count = number;
+    if (!number) return SUCCESS;
+    if (!out || room < number) return INSUFFICIENT_SIZE;
+    memcpy(out, found, number * sizeof *found);
     return SUCCESS;
 }
 #define PROCESSES(function, list) \

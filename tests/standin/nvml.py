@@ -6,7 +6,8 @@
     write_scenario(path, scenario(gpu(0), gpu(1)))
     subprocess.run(…, env={**os.environ, **environment(folder, path)})
 
-A scenario is a dict; a field left out is NotSupported. `fault` maps a function's name (or ``*``) to an NVML error code,
+A scenario is a dict; a field left out is NotSupported. What is appended to a gpu's `xids` is an event; `recovery` is its
+recovery action. `fault` maps a function's name (or ``*``) to an NVML error code,
 `slow_ms` to milliseconds, `hang` to 1; each for the whole machine or inside one gpu.
 """
 
@@ -71,6 +72,7 @@ def gpu(number: int = 0, **fields: object) -> dict[str, object]:
         "graphics": [],
         "mps_processes": [],
         "samples": [],
+        "xids": [],
     }
     return healthy | fields
 
