@@ -180,6 +180,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...] = ()
     legacy_name: str | None = None  # of a MIG instance: MIG-GPU-<uuid>/<gpu instance>/<compute instance>
     processes_known: bool = True  # False: the list could not be read, so an empty one says nothing
+    compute_capability: tuple[int, int] | None = None
     xids: tuple[int, ...] = ()  # NVIDIA's error numbers since the sample before, of programs or of the device
     compute_capability: tuple[int, int] | None = None
 

@@ -59,6 +59,7 @@ OTHERS = {  # room -> packages of others; a room not named here may import every
 DATABASE = {"broker/database.py", "broker/history.py", "broker/tables.py", "broker/migrations"}
 FILES_ONLY = {  # package -> the only files or folders that import it
     "pynvml": {"node/nvml.py", "doctor.py", "doctor"},
+    "cuda": {"node/checkpoint_helper.py"},
     "sqlalchemy": DATABASE,
     "alembic": DATABASE,
     "prometheus_client": {"broker/metrics.py"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ from ..units import format_bytes
 from . import room, words
 from .ledger import DecisionRow
 from .records import Placement, Session
-from .reports import gone
+from .reports import gone, harm
 from .rows import LeaseRow
 from .upkeep import put_aside
 
@@ -182,13 +183,21 @@ class Applier:
     # --- what nodes answer ------------------------------------------------------------------------------------
 
     def _parked(self, session: Session, result: CommandResult, now: float) -> None:
-        session.doing = None
+        session.doing, session.moved_at = None, now
         if not session.live:
             return
+        if result.reason == "harmed":
+            harm(session, result.message)
+            self.remember(session)
+            return
         if not result.ok:
-            # Harmless: everything is as it was. Not tried again for a while.
-            session.unparkable_until = now + self.broker.settings.unparkable_for_s
+            # Harmless: everything is as it was. Not tried again for a while; never, where its node knows why not.
+            denied = result.reason == "denied"
+            session.unparkable_until = math.inf if denied else now + self.broker.settings.unparkable_for_s
             session.unparkable_why = result.message or result.reason or "its node refused"
+            if result.reason == "unsettled":
+                notify(session, result.message, now)
+                return
             notify(session, f"It could not be parked: {session.unparkable_why} Nothing changed.", now)
             return
         held = session.held.parked_bytes if session.held is not None else None
@@ -207,8 +216,12 @@ class Applier:
         self.remember(session)
 
     def _resumed(self, session: Session, result: CommandResult, now: float) -> None:
-        session.doing = None
+        session.doing, session.moved_at = None, now
         if not session.live:
+            return
+        if result.reason == "harmed":
+            harm(session, result.message)
+            self.remember(session)
             return
         if not result.ok:
             # It stays parked and in line; its memory is safe in the host.

@@ -107,6 +107,8 @@ class Session:
     held: Held | None = None
     parked_bytes: int | None = None  # None: not parked; its placements then only say where it was
     doing: Literal["park", "resume"] | None = None  # a command is in flight
+    moved_at: float = -math.inf  # its node last answered to one
+    harmed: str = ""  # what a move destroyed, in words: only a restart of its kernel helps
     retry_at: float = 0.0  # a resume that was refused is not tried again before
     assigned: dict[str, float] | None = None  # shares its node was told last
     row: LeaseRow | None = None  # what the ledger was told last
@@ -144,7 +146,7 @@ class Session:
     @property
     def wants(self) -> bool:
         """Asks for a device at all."""
-        return self.demand.gpus > 0 and self.released_at is None
+        return self.demand.gpus > 0 and self.released_at is None and not self.harmed
 
     @property
     def limit(self) -> float:
@@ -268,7 +270,7 @@ class Cluster:
             return "resuming"
         if session.parked:
             return "parked"
-        if any(self.lost(uuid) for uuid in session.placements):
+        if session.harmed or any(self.lost(uuid) for uuid in session.placements):
             return "lost"
         if session.gated:
             return "waiting"  # also on a borrowed lease, which is no ticket for its next cell

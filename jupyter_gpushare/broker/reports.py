@@ -13,6 +13,7 @@ from ..model import Device, Held, NodeReport
 from .records import Cluster, DeviceRecord, Placement, ServerRecord, Session
 
 log = logging.getLogger(__name__)
+SETTLED_S = 5.0  # reports may be so much older than an answer of the same node
 NOT_LISTED = "Its server does not list it any more."
 
 
@@ -69,10 +70,16 @@ def take_held(cluster: Cluster, session: Session, held: Held, now: float, window
     session.processes = "alive"
     if session.recovering:
         session.recovering, session.last_alive = False, now
-    if held.parked_bytes and session.doing is None and not session.parked:
-        session.parked_bytes = held.parked_bytes  # parked before this broker began
+    if held.harmed is not None and not session.harmed and session.doing is None:
+        harm(session, held.harmed)
+    told = now - session.moved_at > SETTLED_S  # else this may be older than what its node has answered since
+    if held.parked_bytes and session.doing is None and not session.parked and told:
+        session.parked_bytes = held.parked_bytes  # parked before this broker began, or without an answer in time
         for placement in session.placements.values():
             placement.lease, placement.share = False, 0.0
+    if session.parked and session.doing is None and told and held.devices and held.parked_bytes is None:
+        session.parked_bytes = None  # back without an answer in time: it is on its devices, and holds nothing there
+        _rebind(cluster, session, held)
     if held.devices and not session.placements and session.live:
         _rebind(cluster, session, held)
     if held.gpu_idle_s is not None:
@@ -88,6 +95,15 @@ def take_held(cluster: Cluster, session: Session, held: Held, now: float, window
             placement.use = smooth(placement.use, placement.utilization, now - (session.use_at or now), window_s)
     session.use_at = now
     _measure(cluster, session, held)
+
+
+def harm(session: Session, why: str) -> None:
+    """Moving its memory destroyed it. The kernel lives, but CUDA does not until a restart, so it waits for nothing."""
+    session.harmed, session.parked_bytes = why, None
+    for placement in session.placements.values():
+        placement.lease, placement.borrowed, placement.share = False, False, 0.0
+    session.lease_since = session.waiting_since = None
+    session.gated = session.wants_back = False
 
 
 def _rebind(cluster: Cluster, session: Session, held: Held) -> None:

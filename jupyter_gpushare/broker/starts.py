@@ -219,7 +219,8 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
     session.processes = "none"
     session.cells, session.gated, session.cooperative, session.wants_back = 0, False, False, False
     session.parked_bytes = session.memory_peak = session.last_use = session.admitted_at = None
-    session.doing = session.stop_asked = None
+    session.doing = session.stop_asked = session.unparkable_until = None
+    session.harmed = session.unparkable_why = ""
     session.life += 1
     chosen = cluster.demands.get((session.user, session.path or ""))
     if chosen is not None and chosen != session.demand:

@@ -28,6 +28,8 @@ class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
     sharing: Sharing
     enforced: Literal["target", "ceiling", "partition"]
     in_pool: bool
+    can_park: bool
+    cannot_park: str | None
     memory_total: int | None
     memory_used: int | None
     memory_unaccounted: int | None

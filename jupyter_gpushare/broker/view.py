@@ -166,6 +166,8 @@ def device_view(frame: Frame, record: DeviceRecord, caller: Caller) -> DeviceVie
         sharing=seen.sharing,
         enforced=ENFORCED[seen.sharing],
         in_pool=seen.in_pool,
+        can_park=seen.can_park,
+        cannot_park=seen.cannot_park,
         memory_total=seen.memory_total,
         memory_used=seen.memory_used,
         memory_unaccounted=seen.memory_unaccounted,

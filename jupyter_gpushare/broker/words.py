@@ -71,6 +71,8 @@ def message(
     cluster: Cluster, session: Session, state: SessionState, now: float, position: int | None, eta_s: float | None
 ) -> str:
     """What is true for a session now, in one or two sentences."""
+    if session.harmed:
+        return session.harmed
     if session.refused:
         return f"Not granted. {session.refused}"
     if session.notice and now < session.notice_until:

@@ -25,13 +25,15 @@ from . import usage
 from .backend import Backend, Declared, Mechanism
 from .commands import Commands, Look, off_loop
 from .journal import Journal
-from .processes import Attribution, ProcessTable
+from .proc import ProcessTable
+from .processes import Attribution, Tree
 from .sampler import Reading, Sampler
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEEP_S = 5.0  # between two looks at all processes for new children
+NO_MECHANISM = "Nothing on this machine can be parked."
 
 
 class Agent:
@@ -62,7 +64,7 @@ class Agent:
         self.epoch = uuid.uuid4().hex
         self._backend, self._bus, self._clock = backend, bus, clock
         self._mechanism, self._declared, self._offered = mechanism, declared, offered
-        self._journal = Journal(journal)
+        self._journal = Journal(journal, dict[str, Tree])
         self._attribution = Attribution(table, self._journal.load())
         self._heartbeat_s = heartbeat_s
         self._sampler = Sampler(
@@ -70,7 +72,7 @@ class Agent:
         )
         self._look = Look()
         self._commands = Commands(
-            lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared
+            lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared, clock
         )
         self._used_at: dict[str, float] = {}  # when each session's tree was last seen to use a device
         self._gone: deque[str] = deque()  # sessions without processes: found out, not yet told
@@ -157,7 +159,7 @@ class Agent:
             devices=tuple(replace(device, age_s=device.age_s + age) for device in devices.values()),
             held=tuple(held.values()),
             gone=tuple(gone),
-            link_gb_s=self._backend.link_gb_s,
+            link_gb_s=(self._mechanism and self._mechanism.link_gb_s) or self._backend.link_gb_s,
             host_memory_free=self._host_memory_free(),
             findings=findings,
         )
@@ -205,12 +207,18 @@ class Agent:
     def _finished(self, device: Device) -> Device:
         """With what only the agent knows: whether it is in the pool, whether it can be parked."""
         reason = self._offered(device.uuid)
-        can_park = reason is None and self._mechanism is not None and self._mechanism.cannot(device) is None
-        return replace(device, in_pool=reason is None, reason=reason or device.reason, can_park=can_park)
+        cannot = reason or (NO_MECHANISM if self._mechanism is None else self._mechanism.cannot(device))
+        return replace(
+            device,
+            in_pool=reason is None,
+            reason=reason or device.reason,
+            can_park=cannot is None,
+            cannot_park=cannot,
+        )
 
     def _held(self, devices: dict[str, Device], before: dict[str, Held], now: float | None) -> dict[str, Held]:
         """What is held for each session. `now` None: there is no new sample, so nothing is known to have passed."""
-        moves = {held.session: held for held in self._declared.held()} if self._declared is not None else {}
+        moves = {held.session: held for held in self._mechanism.held()} if self._mechanism is not None else {}
         use = usage.by_session(devices.values(), before, self._attribution.named())
         found = {}
         for name, alive in self._attribution.sessions().items():
@@ -225,9 +233,10 @@ class Agent:
                 unseen=tuple(uuid for uuid, part in here.items() if not part.sure),
                 memory_used={uuid: part.memory for uuid, part in here.items()},
                 utilization={uuid: part.utilization for uuid, part in here.items()},
-                parked_bytes=move.parked_bytes if move is not None else self._commands.parked.get(name),
+                parked_bytes=move.parked_bytes if move is not None else None,
                 moved_bytes=move.moved_bytes if move is not None else None,
                 gpu_idle_s=idle,
+                harmed=move.harmed if move is not None else None,
             )
         self._used_at = {name: at for name, at in self._used_at.items() if name in found}
         return found

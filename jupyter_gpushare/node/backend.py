@@ -5,7 +5,7 @@ Every method may block and is called from the sampler's or the executor's thread
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..model import Assign, Attach, CommandResult, Device, Held, Inject, Park, Resume, Simulate
 
@@ -34,17 +34,31 @@ class Backend(Protocol):
         """Gives back what was opened. Safe to call twice."""
 
 
+class Target(NamedTuple):
+    """A process with a context, proven the session's own by pid and start time. Its bytes by device: None not read."""
+
+    pid: int
+    started: float
+    memory: dict[str, int | None]
+
+
 class Mechanism(Protocol):
     """How GPU memory of a process tree is moved to host memory and back (simulated, CUDA checkpoint …)."""
+
+    link_gb_s: float | None  # as measured while moving; None: not yet
 
     def cannot(self, device: Device) -> str | None:
         """Why nothing on this device can be parked, None when it can."""
 
-    def park(self, command: Park, processes: tuple[int, ...]) -> CommandResult:
-        """Whole tree or nothing. A failure leaves everything as it was."""
+    def park(self, command: Park, targets: tuple[Target, ...]) -> CommandResult:
+        """Whole tree or nothing, answered within `timeout_s`. A failure leaves everything as it was; where it could
+        not, the reason is `unsettled` (it is still being put back) or `harmed` (what was in GPU memory is lost)."""
 
-    def resume(self, command: Resume, processes: tuple[int, ...]) -> CommandResult:
+    def resume(self, command: Resume) -> CommandResult:
         """Only tried after the caller reserved and verified the room (rule 8)."""
+
+    def held(self) -> tuple[Held, ...]:
+        """Parked bytes, progress and harm by session."""
 
 
 class Declared(Protocol):
@@ -59,9 +73,6 @@ class Declared(Protocol):
     def simulate(self, command: Simulate) -> CommandResult: ...
 
     def inject(self, command: Inject) -> CommandResult: ...
-
-    def held(self) -> tuple[Held, ...]:
-        """Parked bytes and progress by session."""
 
     def host_memory_free(self) -> int:
         """Bytes of host memory left for parked sessions."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 import weakref
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from ..model import (
     AnyCommand,
@@ -31,13 +35,14 @@ from ..model import (
     Trim,
 )
 from ..units import format_bytes
-from .backend import Declared, Mechanism
+from .backend import Declared, Mechanism, Target
 from .journal import Journal
-from .processes import Attribution, end
+from .processes import Attribution, Tree, end
 from .sampler import Reading, Sampler
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Move = TypeVar("Move", Park, Resume)
 
 FRESH_S = 5.0  # how long a command waits for a sample of its own
 GRACE_S = 5.0  # between asking a process to end and killing it
@@ -60,13 +65,14 @@ class Commands:
         look: Callable[[], Look],
         sampler: Sampler,
         attribution: Attribution,
-        journal: Journal,
+        journal: Journal[Tree],
         mechanism: Mechanism | None,
         declared: Declared | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._look, self._sampler, self._attribution, self._journal = look, sampler, attribution, journal
         self._mechanism, self._declared = mechanism, declared
-        self.parked: dict[str, int] = {}  # bytes by session, where no declared state tells
         self._orders: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
         self._moves, self._calls = asyncio.Semaphore(MOVES), asyncio.Semaphore(CALLS)
 
@@ -79,11 +85,13 @@ class Commands:
             case Trim():
                 return CommandResult(ok=True, message="Its kernel is asked by its server.")
             case Park():
+                asked = self._clock()
                 async with self._moving(command.session):
-                    result = await off_loop(self._park, command)
+                    result = await off_loop(self._in_time, self._park, command, asked)
             case Resume():
+                asked = self._clock()
                 async with self._moving(command.session, command.devices.values()):
-                    result = await off_loop(self._resume, command)
+                    result = await off_loop(self._in_time, self._resume, command, asked)
             case Stop():
                 async with self._moves:
                     result = await off_loop(self._stop, command)
@@ -107,6 +115,13 @@ class Commands:
             await stack.enter_async_context(self._moves)
             yield
 
+    def _in_time(self, move: Callable[[Move], CommandResult], command: Move, asked: float) -> CommandResult:
+        """A move with what is left of its time. Whoever asked stops waiting then, and must not be surprised later."""
+        left_s = command.timeout_s - (self._clock() - asked)
+        if left_s <= 0:
+            return CommandResult(ok=False, reason="timeout", message="Other moves came first; there was no time left.")
+        return move(replace(command, timeout_s=left_s))
+
     def _declare(self, command: Simulate | Inject) -> CommandResult:
         if self._declared is None:
             return CommandResult(ok=False, reason="not_simulated", message="These devices are real.")
@@ -126,7 +141,6 @@ class Commands:
                     self._declared.assign(command)
             case Detach():
                 self._attribution.detach(command.session)
-                self.parked.pop(command.session, None)
         self._journal.save(self._attribution.trees())
         return CommandResult(ok=True)
 
@@ -145,16 +159,25 @@ class Commands:
             if cannot is not None or device.state in ("lost", "unknown"):
                 reason = cannot or f"GPU {device.index} cannot be read."
                 return CommandResult(ok=False, reason="cannot_park", message=reason)
-        own = {
-            process.pid
-            for uuid in held.devices
-            for process in look.devices[uuid].processes
-            if process.session == command.session and process.why != "leftover"
-        }
-        result = self._mechanism.park(command, tuple(sorted(own)))
-        if result.ok and self._declared is None:
-            self.parked[command.session] = result.bytes or 0
-        return result
+        if held.unseen:
+            message = "Whose all the processes on its GPUs are cannot be told."
+            return CommandResult(ok=False, reason="unreadable", message=message)
+        targets = self._targets(command.session, [look.devices[uuid] for uuid in held.devices])
+        if targets is None:
+            message = "When one of its processes began cannot be read, so it may be somebody else's by now."
+            return CommandResult(ok=False, reason="unreadable", message=message)
+        return self._mechanism.park(command, targets)
+
+    def _targets(self, session: str, devices: Iterable[Device]) -> tuple[Target, ...] | None:
+        """The session's processes with a context on these devices; None where one of them is not proven its own."""
+        members, memory = self._attribution.members(session), defaultdict[int, dict[str, int | None]](dict)
+        for device in devices:
+            for process in device.processes:
+                if process.session == session and process.why != "leftover":
+                    memory[process.pid][device.uuid] = process.memory
+        if not memory.keys() <= members.keys():
+            return None
+        return tuple(Target(pid, members[pid], memory[pid]) for pid in sorted(memory))
 
     def _resume(self, command: Resume) -> CommandResult:
         """Nothing is tried before a sample of just now shows the room on every target (rule 8)."""
@@ -166,6 +189,8 @@ class Commands:
         held = look.held.get(command.session)
         if held is None or not held.alive:
             return CommandResult(ok=False, reason="gone", message="Its processes are gone.")
+        if held.harmed is not None:
+            return CommandResult(ok=False, reason="harmed", message=held.harmed)
         if held.parked_bytes is None:
             return CommandResult(ok=True, bytes=0)
         for uuid in command.devices.values():
@@ -182,9 +207,8 @@ class Commands:
                     f"GPU {device.index} has {format_bytes(free)} free, {format_bytes(command.memory)} are needed."
                 )
                 return CommandResult(ok=False, reason="no_room", message=message)
-        result = self._mechanism.resume(command, tuple(sorted(self._attribution.members(command.session))))
+        result = self._mechanism.resume(command)
         if result.ok:
-            self.parked.pop(command.session, None)
             self._attribution.name(command.session, command.devices.values())
         return result
 

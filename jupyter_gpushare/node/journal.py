@@ -1,41 +1,42 @@
-"""The file in which an agent keeps whose processes it knew, so that the one after it still knows leftovers."""
+"""A file in which an agent keeps what the one after it must know: whose processes it knew, what it parked."""
 
 from __future__ import annotations
 
 import logging
 import os
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
-from .processes import Tree
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-class Journal:
+class Journal(Generic[T]):
     """One small JSON file, replaced as a whole. Without a path nothing is kept."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, kind: type[dict[str, T]]) -> None:
+        self._path, self._kind = path, kind
         self._written: bytes | None = None
         self.trouble: str | None = None
 
-    def load(self) -> dict[str, Tree]:
-        """The trees as they were; none where there is no file, or one that cannot be read (which is logged)."""
+    def load(self) -> dict[str, T]:
+        """What was kept; nothing where there is no file, or one that cannot be read (which is logged)."""
         if self._path is None:
             return {}
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Tree])
+            return msgspec.json.decode(self._path.read_bytes(), type=self._kind)
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("%s cannot be used, so leftovers of an agent before are not known: %s", self._path, error)
+            log.warning("%s cannot be used, so what an agent before left is not known: %s", self._path, error)
             return {}
 
-    def save(self, trees: dict[str, Tree]) -> None:
-        """Writes them if they changed. A disk that is full or read-only is noted in `trouble` and tried again."""
-        content = msgspec.json.encode(trees)
+    def save(self, kept: dict[str, T]) -> None:
+        """Writes it if it changed. A disk that is full or read-only is noted in `trouble` and tried again."""
+        content = msgspec.json.encode(kept)
         if self._path is None or content == self._written:
             return
         beside = self._path.with_suffix(".new")

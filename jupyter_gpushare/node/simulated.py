@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from ..model import Assign, Attach, CommandResult, Device, Held, Inject, Park, Process, Resume, Simulate
 from ..units import format_bytes
+from .backend import Target
 from .board import Activity, Board
 from .contention import Load, Slice, slices
 from .inventory import SimulatedServer
-from .processes import lives
+from .proc import lives
 
 CONTEXT = 300 * 2**20  # bytes a process takes on a device before it allocates anything, as CUDA contexts do
 STEP_S = 1.0  # longest piece in which the clocks count as constant
@@ -177,7 +178,7 @@ class SimulatedBackend:
     def cannot(self, device: Device) -> str | None:
         return f"GPU {device.index} is lost." if device.state == "lost" else None
 
-    def park(self, command: Park, processes: tuple[int, ...]) -> CommandResult:
+    def park(self, command: Park, targets: tuple[Target, ...]) -> CommandResult:
         with self._lock:
             self._advance()
             session = self._sessions.get(command.session)
@@ -191,7 +192,7 @@ class SimulatedBackend:
             session.where, session.moved = "parking", 0.0
         return self._moved(session, command.timeout_s, back="device", there="parked")
 
-    def resume(self, command: Resume, processes: tuple[int, ...]) -> CommandResult:
+    def resume(self, command: Resume) -> CommandResult:
         with self._lock:
             self._advance()
             session = self._sessions.get(command.session)

@@ -13,7 +13,17 @@ IN_USE = 0.01  # utilisation from which a device counts as used; below lies the 
 UTILIZATION, TEMPERATURE_C, POWER = 0.05, 2.0, 0.05  # changes that matter: absolute, absolute, relative
 MEMORY, MEMORY_PART = 64 * 2**20, 0.01  # bytes, and fraction of the device: the larger of the two
 
-_EXACT = ("state", "reason", "sharing", "in_pool", "can_park", "memory_total", "index", "processes_known")
+_EXACT = (
+    "state",
+    "reason",
+    "sharing",
+    "in_pool",
+    "can_park",
+    "cannot_park",
+    "memory_total",
+    "index",
+    "processes_known",
+)
 _CLOSE = {"utilization": UTILIZATION, "memory_utilization": UTILIZATION, "clock_fraction": UTILIZATION}
 
 
@@ -95,7 +105,7 @@ def device_changed(said: Device, now: Device) -> bool:
 
 def held_changed(said: Held, now: Held) -> bool:
     """Whether what is held for a session differs by more than noise. Time that passes is no change; its reset is."""
-    exact = ("alive", "devices", "unseen", "parked_bytes", "moved_bytes")
+    exact = ("alive", "devices", "unseen", "parked_bytes", "moved_bytes", "harmed")
     if any(getattr(said, name) != getattr(now, name) for name in exact):
         return True
     if (said.gpu_idle_s is None) != (now.gpu_idle_s is None) or (now.gpu_idle_s or 0.0) < (said.gpu_idle_s or 0.0):

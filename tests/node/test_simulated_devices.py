@@ -241,7 +241,7 @@ def test_the_work_of_a_parked_session_stands_still_and_goes_on_on_another_device
     machine.clock.advance(1000)
     parked = machine.work("a", memory=GIB)
 
-    machine.backend.resume(Resume(session="a", devices={machine.one: machine.two}, memory=GIB), ())
+    machine.backend.resume(Resume(session="a", devices={machine.one: machine.two}, memory=GIB))
     machine.clock.advance(5.99)
 
     assert parked.progress == pytest.approx(0.4)
@@ -265,11 +265,11 @@ def test_resuming_where_there_is_no_room_is_refused_and_harmless(machine):
     machine.session("b")
     machine.declare("b", 75 * GIB)
 
-    refused = machine.backend.resume(Resume(session="a", devices={machine.one: machine.one}, memory=10 * GIB), ())
+    refused = machine.backend.resume(Resume(session="a", devices={machine.one: machine.one}, memory=10 * GIB))
 
     assert refused.reason == "out_of_memory"
     assert machine.backend.held()[0].parked_bytes == 10 * GIB + CONTEXT
-    assert machine.backend.resume(Resume(session="a", devices={machine.one: machine.two}, memory=10 * GIB), ()).ok
+    assert machine.backend.resume(Resume(session="a", devices={machine.one: machine.two}, memory=10 * GIB)).ok
 
 
 def test_parking_that_takes_too_long_or_finds_no_host_memory_leaves_everything_as_it_was(machine):
@@ -293,7 +293,7 @@ def test_parking_twice_and_resuming_twice_do_no_harm(machine):
     park, resume = Park(session="a"), Resume(session="a", devices={}, memory=GIB)
 
     assert [machine.backend.park(park, ()).ok for _ in range(2)] == [True, True]
-    assert [machine.backend.resume(resume, ()).ok for _ in range(2)] == [True, True]
+    assert [machine.backend.resume(resume).ok for _ in range(2)] == [True, True]
     assert machine.devices()[0].memory_used == GIB + CONTEXT
 
 
@@ -322,10 +322,10 @@ def test_whatever_happens_memory_is_conserved_and_no_progress_is_lost(steps):
             case "park":
                 machine.backend.park(Park(session=name), ())
             case "resume here":
-                machine.backend.resume(Resume(session=name, devices={}, memory=0), ())
+                machine.backend.resume(Resume(session=name, devices={}, memory=0))
             case "resume there":
                 change = {machine.one: machine.two, machine.two: machine.one}
-                machine.backend.resume(Resume(session=name, devices=change, memory=0), ())
+                machine.backend.resume(Resume(session=name, devices=change, memory=0))
             case "wait":
                 machine.clock.advance(number)
         devices = machine.devices()
@@ -372,7 +372,7 @@ def test_a_lost_device_takes_what_lay_on_it_but_not_what_is_parked(machine):
     lost = machine.devices()[0]
     assert (lost.state, lost.memory_used, lost.utilization, lost.processes) == ("lost", None, None, ())
     assert machine.work("a", memory=GIB).reason == "lost"
-    assert machine.backend.resume(Resume(session="b", devices={machine.one: machine.two}, memory=GIB), ()).ok
+    assert machine.backend.resume(Resume(session="b", devices={machine.one: machine.two}, memory=GIB)).ok
     machine.backend.inject(Inject(session="", device=machine.one, fault="none"))
     assert (machine.devices()[0].state, machine.devices()[0].memory_used) == ("healthy", 0)
     assert "restart the kernel" in machine.work("a", memory=GIB).message
