@@ -102,10 +102,13 @@ class Speeds:
             return {session: self.alone(session, device)[0] for session in sessions}
         loads = [self.alone(session, device) for session in sessions]
         times = split([load[1] for load in loads], [self._weight(session, device) for session in sessions])
-        widths = split([load[2] for load in loads], [1.0] * len(sessions))
+        paces = [time / load[1] if load[1] else 1.0 for time, load in zip(times, loads, strict=True)]
+        # who gets half of the time it wants moves half of its memory
+        moves = [load[2] * pace for pace, load in zip(paces, loads, strict=True)]
+        widths = split(moves, [1.0] * len(sessions))
         return {
-            session: speed * self.costs.neighbour * min(time / asked if asked else 1.0, width / moves if moves else 1.0)
-            for session, (speed, asked, moves), time, width in zip(sessions, loads, times, widths, strict=True)
+            session: load[0] * self.costs.neighbour * pace * (width / wanted if wanted else 1.0)
+            for session, load, pace, width, wanted in zip(sessions, loads, paces, widths, moves, strict=True)
         }
 
     def _weight(self, session: int, device: int) -> float:

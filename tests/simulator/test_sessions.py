@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,6 +91,14 @@ def test_two_that_compute_on_one_device_divide_its_time() -> None:
     outcome = run([script(f"n{i}", [(0.0, 100.0)]) for i in range(2)], "timeslice")
     each = (100.0 + COSTS.context_s) * 2 / COSTS.neighbour
     assert outcome.finish.tolist() == pytest.approx([each, each], rel=0.05)
+
+
+def test_who_holds_the_guarantee_computes_at_its_own_pace_however_many_borrow_beside_it() -> None:
+    """Those that get little of the device's time move little of their memory, so its bandwidth stays the holder's."""
+    crowd = [replace(script(f"n{i}", [(200.0 * i, 1e4)]), compute=0.6, bandwidth=0.6) for i in range(5)]
+    outcome = run(crowd, "gpushare")
+    assert (outcome.start < 5000.0).sum() > 1
+    assert outcome.finish[0] - outcome.start[0] < (1e4 + COSTS.context_s) / COSTS.neighbour * 1.02
 
 
 @given(
