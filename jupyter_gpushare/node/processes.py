@@ -1,8 +1,9 @@
 """Whose process is it? Attribution by process tree, by what was seen of it, and by the variable children inherit.
 
 A pid is never enough: it counts only together with its start time (rule 5), and the inherited GPUSHARE_SESSION only
-together with the user of the session's own process (rule 11). Pids are those of this process's PID namespace; inside a
-container a driver may report the host's, which then name nobody here and stay foreign: a number alone joins nothing.
+together with user and container of the session's own process (rule 11). Pids are those of this process's PID namespace.
+A kernel in a container is known here by the pid it has there, its start time and its variable together; inside a
+container a driver may report the host's pids, which then name nobody here and stay foreign: a number joins nothing.
 """
 
 from __future__ import annotations
@@ -16,117 +17,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
-from typing import Protocol
 
 import msgspec
-import psutil
 from msgspec.structs import replace
 
 from ..model import Attach, Device, Process, Why
-
-SESSION_VARIABLE = "GPUSHARE_SESSION"
-SAME_START_S = 1.5  # the boot time that start times are counted from is whole seconds, and moves with the clock
-UNREADABLE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A living process. None: it exists, but this could not be read."""
-
-    pid: int
-    parent: int | None
-    started: float | None  # as psutil's create_time gives it
-
-
-class ProcessTable(Protocol):
-    """What can be asked about the machine's processes. Only `children` looks at all of them."""
-
-    def read(self, pid: int) -> Seen | None:
-        """None when there is no such process, or only a zombie."""
-
-    def children(self) -> Mapping[int, Sequence[int]]:
-        """The pids of each process's children, of all that can be seen."""
-
-    def uid(self, pid: int) -> int | None:
-        """Its real user id, None where it cannot be read."""
-
-    def session(self, pid: int) -> str | None:
-        """Its GPUSHARE_SESSION, None where there is none or it cannot be read."""
-
-
-class Proc:
-    """The table of the running machine.
-
-    It reads /proc/<pid>/stat by itself: every sample does so for every process that matters, and psutil's way to the
-    same numbers takes seven times as long.
-    """
-
-    def read(self, pid: int) -> Seen | None:
-        if not 0 < pid < 2**31:  # some drivers list such
-            return None
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                line = file.read()
-        except PermissionError:
-            return Seen(pid, None, None)
-        except OSError:
-            return Seen(pid, None, None) if _hidden(pid) else None
-        # proc_pid_stat(5): the command's name, in parentheses, may hold anything; then state, ppid … starttime
-        state, parent, *rest = line[line.rindex(b")") + 2 :].split()
-        return None if state in b"ZXx" else Seen(pid, int(parent), int(rest[17]) / _ticks_per_s() + _boot_time())
-
-    def children(self) -> Mapping[int, Sequence[int]]:
-        found: dict[int, list[int]] = {}
-        for name in os.listdir("/proc"):
-            seen = self.read(int(name)) if name.isdigit() else None
-            if seen is not None and seen.parent is not None:
-                found.setdefault(seen.parent, []).append(seen.pid)
-        return found
-
-    def uid(self, pid: int) -> int | None:
-        try:
-            return psutil.Process(pid).uids().real
-        except UNREADABLE:
-            return None
-
-    def session(self, pid: int) -> str | None:
-        try:
-            return psutil.Process(pid).environ().get(SESSION_VARIABLE)
-        except UNREADABLE:
-            return None
-
-
-def _hidden(pid: int) -> bool:
-    """Whether /proc keeps silent about a process that is there (hidepid=2): then it is another user's."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        pass
-    return False
-
-
-@cache
-def _ticks_per_s() -> int:
-    return os.sysconf("SC_CLK_TCK")
-
-
-@cache
-def _boot_time() -> float:
-    return psutil.boot_time()
-
-
-def lives(pid: int, started: float) -> bool:
-    """Whether that very process is there: pid and start time."""
-    return _same(Proc().read(pid), started)
-
-
-def _same(seen: Seen | None, started: float) -> bool:
-    """A start time that cannot be read proves that nothing ended."""
-    return seen is not None and (seen.started is None or abs(seen.started - started) < SAME_START_S)
+from .proc import Proc, ProcessTable, Seen, same
 
 
 class Tree(msgspec.Struct):
@@ -140,10 +36,13 @@ class Tree(msgspec.Struct):
     members: dict[int, float] = {}  # pid -> start time, recorded while they were its own
     leftovers: dict[int, float] = {}  # members whose root is gone, or whose lease ended
     ended: bool = False  # its lease ended
+    inner: int | None = None  # of its root: the pid it has in its own namespace, where that is another
+    cgroup: str | None = None  # of its root
+    namespace: str | None = None  # PID namespace of its root
 
     def knows(self, seen: Seen | None) -> bool:
         return seen is not None and any(
-            seen.pid in known and _same(seen, known[seen.pid]) for known in (self.members, self.leftovers)
+            seen.pid in known and same(seen, known[seen.pid]) for known in (self.members, self.leftovers)
         )
 
 
@@ -153,9 +52,16 @@ class Attribution:
     Safe to call from any thread. It reads /proc, so never from an event loop.
     """
 
-    def __init__(self, table: ProcessTable | None = None, trees: Mapping[str, Tree] | None = None) -> None:
-        """`trees` is what an attribution before this one had: the dead are forgotten at the first look."""
+    def __init__(
+        self, table: ProcessTable | None = None, trees: Mapping[str, Tree] | None = None, *, prove: bool = False
+    ) -> None:
+        """`trees` is what an attribution before this one had: the dead are forgotten at the first look.
+
+        `prove`: where many users' servers name processes, one counts only if its own environment names the session
+        (rule 5): nobody can have somebody else's process parked or ended by naming it.
+        """
         self._table: ProcessTable = Proc() if table is None else table
+        self._prove = prove
         self._trees: dict[str, Tree] = dict(trees or {})
         self._reads: dict[int, Seen | None] = {}  # of one look: no process is read twice in it
         self._lock = threading.RLock()
@@ -165,17 +71,18 @@ class Attribution:
     def attach(self, command: Attach) -> bool:
         """That process tree is the session's from now on. False when there is no such process."""
         with self._look() as children:
-            seen = self._read(command.pid)
-            if seen is None or not _same(seen, command.started):
-                return False
             known = self._trees.get(command.session)
-            if known is not None and known.pid == command.pid and _same(seen, known.started):
+            seen = self._found(command, known)
+            if seen is None:
+                return False
+            if known is not None and known.pid == seen.pid and same(seen, known.started):
                 known.named |= set(command.devices)
                 if known.ended:
                     known.members, known.leftovers, known.ended = known.leftovers, {}, False
                 return True
-            uid = self._table.uid(command.pid)
-            tree = Tree(command.user, command.pid, command.started, uid, set(command.devices))
+            tree = Tree(command.user, seen.pid, command.started, self._table.uid(seen.pid), set(command.devices))
+            tree.inner = command.pid if command.pid != seen.pid else None
+            tree.cgroup, tree.namespace = self._table.cgroup(seen.pid), self._table.namespace(seen.pid)
             self._trees[command.session] = tree
             self._record(tree, children)
             for other in (other for other in self._trees.values() if other is not tree):
@@ -186,6 +93,27 @@ class Attribution:
                 before = {**known.leftovers, **known.members}
                 tree.leftovers = {pid: started for pid, started in before.items() if pid not in tree.members}
             return True
+
+    def _found(self, command: Attach, known: Tree | None) -> Seen | None:
+        """The process that a session was told to be; its server may number processes otherwise, in a container.
+
+        Then it must be the only one with that number in a namespace of its own, that start time and that variable.
+        """
+        seen = self._read(command.pid)
+        if seen is not None and same(seen, command.started):
+            return seen if not self._prove or self._table.session(seen.pid) == command.session else None
+        if known is not None and known.inner == command.pid:
+            again = self._read(known.pid)
+            return again if same(again, command.started) else None
+        found = [
+            there
+            for pid in self._table.inside(command.pid)
+            if (there := self._read(pid)) is not None
+            and there.started is not None
+            and same(there, command.started)
+            and self._table.session(pid) == command.session
+        ]
+        return found[0] if len(found) == 1 else None
 
     def name(self, session: str, devices: Iterable[str]) -> None:
         """Its mask names these devices, too."""
@@ -251,7 +179,7 @@ class Attribution:
     def _attributed(self, process: Process, seen: Seen | None, device: Device) -> Process:
         session = None if seen is None else self._owner(seen)
         if seen is None or session is None:
-            owner = None if seen is None else _user_name(self._table.uid(seen.pid))
+            owner = None if seen is None else self._user(seen.pid)
             return replace(process, session=None, owner=owner, why="foreign", visible=seen is not None)
         tree = self._trees[session]
         if seen.pid in tree.leftovers:
@@ -277,7 +205,7 @@ class Attribution:
         for name, tree in self._trees.items():
             if tree.knows(seen):
                 return name
-        found = self._by_ancestor(seen) or self._by_variable(seen)
+        found = self._by_ancestor(seen) or self._by_leader(seen) or self._by_variable(seen)
         if found is not None and seen.started is not None:
             tree = self._trees[found]
             living = not tree.ended and tree.pid in tree.members
@@ -297,19 +225,37 @@ class Attribution:
             seen = above
         return None
 
+    def _by_leader(self, seen: Seen) -> str | None:
+        """By the process that leads its session: while that lives and is a tree's root, it is no other's."""
+        for name, tree in self._trees.items():
+            if seen.leader == tree.pid and tree.pid in tree.members and same(self._read(tree.pid), tree.started):
+                return name
+        return None
+
+    def _user(self, pid: int) -> str | None:
+        """Whose a process is that belongs to no session, such as work in a terminal.
+
+        In containers everybody has the same user id: there it is the user whose sessions alone share its cgroup.
+        """
+        uid, cgroup = self._table.uid(pid), self._table.cgroup(pid)
+        users = {tree.user for tree in self._trees.values() if cgroup is not None and tree.cgroup == cgroup}
+        same_uid = all(tree.uid == uid for tree in self._trees.values() if tree.cgroup == cgroup)
+        return users.pop() if len(users) == 1 and same_uid else _user_name(uid)
+
     def _by_variable(self, seen: Seen) -> str | None:
         name = self._table.session(seen.pid)
         tree = self._trees.get(name) if name is not None else None
-        uid = self._table.uid(seen.pid) if tree is not None else None
-        return name if tree is not None and uid is not None and uid == tree.uid else None
+        if tree is None or tree.uid is None or self._table.uid(seen.pid) != tree.uid:
+            return None
+        return name if tree.namespace in (None, self._table.namespace(seen.pid)) else None
 
     def _record(self, tree: Tree, children: Mapping[int, Sequence[int]]) -> None:
         """Takes note of all that descends from what lives of the tree, while that can still be seen."""
-        if not tree.ended and _same(self._read(tree.pid), tree.started):
+        if not tree.ended and same(self._read(tree.pid), tree.started):
             tree.members.setdefault(tree.pid, tree.started)
         others = {other.pid for other in self._trees.values() if other is not tree}
         for known in (tree.members, tree.leftovers):
-            ahead = [pid for pid, started in known.items() if pid in children and _same(self._read(pid), started)]
+            ahead = [pid for pid, started in known.items() if pid in children and same(self._read(pid), started)]
             while ahead:
                 for pid in children.get(ahead.pop(), ()):
                     seen = self._read(pid)
@@ -322,7 +268,7 @@ class Attribution:
     def _settle(self, name: str, tree: Tree) -> bool:
         """Forgets what ended. True when nothing is left of the tree; one whose lease ended is then forgotten itself."""
         for known in (tree.members, tree.leftovers):
-            for pid in [pid for pid, started in known.items() if not _same(self._read(pid), started)]:
+            for pid in [pid for pid, started in known.items() if not same(self._read(pid), started)]:
                 del known[pid]
         if tree.ended or tree.pid not in tree.members:  # without its root nothing of a tree is a session any more
             tree.leftovers |= tree.members
@@ -347,7 +293,7 @@ def end(processes: Mapping[int, float], grace_s: float) -> tuple[int, ...]:
             except ProcessLookupError:
                 continue
             seen = Proc().read(pid)
-            if seen is None or seen.started is None or not _same(seen, started):
+            if seen is None or seen.started is None or not same(seen, started):
                 os.close(held.pop(pid))
         for number in (signal.SIGTERM, signal.SIGKILL):
             for descriptor in held.values():

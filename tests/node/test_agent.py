@@ -32,7 +32,7 @@ from jupyter_gpushare.model import (
 from jupyter_gpushare.node.agent import Agent
 from jupyter_gpushare.node.backend import BackendAbsent
 from jupyter_gpushare.node.inventory import parse_inventory
-from jupyter_gpushare.node.processes import Seen
+from jupyter_gpushare.node.proc import Seen
 from jupyter_gpushare.node.simulated import CONTEXT, SimulatedBackend
 from jupyter_gpushare.units import GIB
 
@@ -58,6 +58,15 @@ class Table:
         return UID
 
     def session(self, pid):
+        return None
+
+    def inside(self, pid):
+        return []
+
+    def cgroup(self, pid):
+        return None
+
+    def namespace(self, pid):
         return None
 
 

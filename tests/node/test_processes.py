@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import psutil
 import pytest
 
 from jupyter_gpushare.model import Attach, Device, Process
-from jupyter_gpushare.node.processes import Attribution, Proc, Seen, end, lives
+from jupyter_gpushare.node.proc import Proc, Seen, lives
+from jupyter_gpushare.node.processes import Attribution, end
 
 MIB = 2**20
 ME = os.getuid()
@@ -24,11 +26,20 @@ class Table:
         self.seen: dict[int, Seen | None] = {}
         self.variables: dict[int, str] = {}
         self.uids: dict[int, int] = {}
+        self.inner: dict[int, int] = {}  # pid in a namespace of its own
+        self.cgroups: dict[int, str] = {}
+        self.namespaces: dict[int, str] = {}
         self.scans = 0
 
-    def add(self, pid, parent=1, started=None, uid=ME, session=None):
-        self.seen[pid] = Seen(pid, parent, float(pid) if started is None else started)
-        self.uids[pid] = uid
+    def add(
+        self, pid, parent=1, started=None, uid=ME, session=None, inner=None, cgroup=None, leader=None, namespace="host"
+    ):
+        self.seen[pid] = Seen(pid, parent, float(pid) if started is None else started, leader)
+        self.uids[pid], self.namespaces[pid] = uid, namespace
+        if inner is not None:
+            self.inner[pid] = inner
+        if cgroup is not None:
+            self.cgroups[pid] = cgroup
         if session is not None:
             self.variables[pid] = session
         return pid
@@ -37,7 +48,7 @@ class Table:
         """As the system does it: children go to process 1."""
         del self.seen[pid]
         for child in [seen for seen in self.seen.values() if seen and seen.parent == pid]:
-            self.seen[child.pid] = Seen(child.pid, 1, child.started)
+            self.seen[child.pid] = Seen(child.pid, 1, child.started, child.leader)
 
     def read(self, pid):
         return self.seen.get(pid)
@@ -55,6 +66,15 @@ class Table:
 
     def session(self, pid):
         return self.variables.get(pid)
+
+    def inside(self, pid):
+        return [here for here, inner in self.inner.items() if inner == pid and here in self.seen]
+
+    def cgroup(self, pid):
+        return self.cgroups.get(pid)
+
+    def namespace(self, pid):
+        return self.namespaces.get(pid)
 
 
 def device(*pids, memory=100 * MIB, uuid="GPU-0", unaccounted=None):
@@ -178,14 +198,82 @@ def test_a_lease_taken_up_again_by_the_same_process_has_its_processes_back(table
     assert whose(attribution, 100) == [("a", "alice", None)]
 
 
-def test_the_inherited_variable_counts_only_with_the_sessions_user(table, attribution):
+def test_the_inherited_variable_counts_only_with_the_sessions_user_and_container(table, attribution):
     table.add(100)
     attach(attribution, "a", 100, "GPU-0")
     table.add(500, session="a")
     table.add(501, session="a", uid=ME + 1)
     table.add(502, session="no such session")
+    table.add(503, session="a", namespace="somebody's container")
 
-    assert [why for _, _, why in whose(attribution, 500, 501, 502)] == [None, "foreign", "foreign"]
+    assert [why for _, _, why in whose(attribution, 500, 501, 502, 503)] == [None, "foreign", "foreign", "foreign"]
+
+
+def test_what_left_its_parents_and_cleared_its_environment_is_known_by_the_kernel_that_leads_it(table, attribution):
+    table.add(100, leader=100)
+    attach(attribution, "a", 100, "GPU-0")
+    table.add(101, leader=100)  # its parent ended before anybody looked
+    table.add(102, leader=4711)
+
+    assert [why for _, _, why in whose(attribution, 101, 102)] == [None, "foreign"]
+    table.kill(100)
+    attribution.refresh()
+    table.add(103, leader=100)  # from here on that number may be anybody's
+    assert [why for _, _, why in whose(attribution, 101, 103)] == ["leftover", "foreign"]
+
+
+def test_a_kernel_in_a_container_is_found_by_its_inner_pid_its_start_and_its_variable_together(table, attribution):
+    """B1: its server tells pid 57; NVML and this agent see 645400."""
+    table.add(57, started=3.0)  # of the machine itself
+    table.add(645400, started=900.0, session="a", inner=57, namespace="pod-a")
+    table.add(645401, started=900.2, session="b", inner=57, namespace="pod-b")
+    table.add(645402, started=700.0, session="a", inner=57, namespace="pod-c")
+    table.add(645912, parent=645400, started=901.0)
+
+    assert attach(attribution, "a", 57, "GPU-0", started=900.3)
+    assert whose(attribution, 645400, 645912) == [("a", "alice", None)] * 2
+    assert {why for _, _, why in whose(attribution, 57, 645401, 645402)} == {"foreign"}
+    assert attach(attribution, "a", 57, "GPU-1", started=900.3)  # said again
+    assert whose(attribution, 645400, uuid="GPU-1") == [("a", "alice", None)]
+
+
+def test_inner_pids_that_fit_two_processes_or_lack_a_proof_join_nothing(table, attribution):
+    """B2: the number alone is no proof."""
+    table.add(645400, started=900.0, inner=57)
+    assert attach(attribution, "a", 57, "GPU-0", started=900.0) is False
+    table.add(645401, started=900.0, inner=58, session="a")
+    table.add(645402, started=900.5, inner=58, session="a")
+    assert attach(attribution, "a", 58, "GPU-0", started=900.2) is False
+
+
+def test_a_container_started_anew_does_not_inherit_the_pid_of_the_one_before(table, attribution):
+    table.add(645400, started=900.0, inner=57, session="a", namespace="before")
+    attach(attribution, "a", 57, "GPU-0", started=900.0)
+    table.kill(645400)
+    table.add(645400, started=5000.0, inner=57, session="a", namespace="after")
+
+    assert attach(attribution, "a", 57, "GPU-0", started=900.0) is False
+    assert whose(attribution, 645400)[0][::2] == (None, "foreign")
+
+
+def test_work_in_a_terminal_is_its_users_and_in_a_container_that_of_whose_sessions_run_there(table, attribution):
+    """B11, E6: everybody is the same user id in containers."""
+    for user, pid, cgroup in (
+        ("alice", 100, "/pod-a"),
+        ("bob", 200, "/pod-b"),
+        ("carol", 300, "/hub"),
+        ("dan", 400, "/hub"),
+    ):
+        table.add(pid, cgroup=cgroup)
+        attach(attribution, user[0], pid, "GPU-0", user=user)
+    for pid, cgroup in ((150, "/pod-a"), (250, "/pod-b"), (350, "/hub"), (450, None)):
+        table.add(pid, cgroup=cgroup)
+    table.add(151, cgroup="/pod-a", uid=ME + 4321)
+    name = pwd.getpwuid(ME).pw_name
+
+    assert [owner for _, owner, _ in whose(attribution, 150, 250)] == ["alice", "bob"]
+    assert [owner for _, owner, _ in whose(attribution, 350, 450)] == [name, name]
+    assert whose(attribution, 151) == [(None, str(ME + 4321), "foreign")]
 
 
 def test_ours_on_a_device_its_mask_never_named_is_off_lease(table, attribution):
@@ -321,6 +409,51 @@ def test_real_processes_one_that_ignores_the_request_to_end_is_killed(killed):
     stubborn.stdout.close()
 
 
+def test_pids_of_a_namespace_are_read_from_within_and_a_machines_own_have_none(tmp_path):
+    for pid, numbers in ((57, "57"), (645400, "645400\t57"), (645401, "645401\t12\t57"), (645402, "645402\t57\t1")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tpython\nPid:\t{pid}\nNSpid:\t{numbers}\n")
+    (tmp_path / "999").mkdir()  # ended meanwhile
+    (tmp_path / "meminfo").write_text("")
+
+    assert sorted(Proc(tmp_path).inside(57)) == [645400, 645401]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", "/user.slice/user-1000.slice/session-3.scope"),
+        ("12:memory:/docker/abc\n1:name=systemd:/docker/abc\n0::/\n", "/docker/abc"),
+        ("0::/\n", None),
+        ("", None),
+    ],
+)
+def test_a_cgroup_is_read_in_both_versions_and_the_root_says_nothing(tmp_path, text, path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(text)
+    assert Proc(tmp_path).cgroup(7) == path
+    assert Proc(tmp_path).cgroup(8) is None
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-Urpf", "true"], check=False).returncode != 0, reason="no namespaces")
+def test_a_real_process_in_a_namespace_of_its_own_is_attached_by_what_it_is_told_there(killed):
+    code = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
+    command = ["unshare", "-Urpf", "--mount-proc", "--kill-child", sys.executable, "-c", code]
+    environment = os.environ | {"GPUSHARE_SESSION": "x"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as wrapper:
+        killed.append(wrapper.pid)
+        inner = int(wrapper.stdout.readline())
+        (real,) = psutil.Process(wrapper.pid).children()
+        attribution = Attribution()
+        attached = attribution.attach(Attach(session="x", pid=inner, started=real.create_time(), user="alice"))
+        members = attribution.members("x")
+        wrapper.kill()
+
+    assert inner != real.pid
+    assert attached
+    assert members.keys() == {real.pid}
+
+
 def test_the_running_machines_table_reads_this_process_and_no_zombie(killed):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"GPUSHARE_SESSION": "x"})
     killed.append(child.pid)
@@ -329,7 +462,7 @@ def test_the_running_machines_table_reads_this_process_and_no_zombie(killed):
 
     me = os.getpid()
     assert table.uid(me) == ME
-    assert table.read(me) == Seen(me, os.getppid(), psutil.Process(me).create_time())
+    assert table.read(me) == Seen(me, os.getppid(), psutil.Process(me).create_time(), os.getsid(0))
     assert [table.read(pid) for pid in (0, -1, 2**32 - 1)] == [None] * 3
     assert child.pid in table.children()[os.getpid()]
     assert lives(child.pid, started)

@@ -10,7 +10,7 @@ import pytest
 from jupyter_gpushare.bus.local import LocalBus
 from jupyter_gpushare.model import Attach, Device, Held, Process
 from jupyter_gpushare.node.agent import Agent
-from jupyter_gpushare.node.processes import Seen
+from jupyter_gpushare.node.proc import Seen
 from jupyter_gpushare.node.usage import Use, by_session
 
 HERE = Held(session="a", devices=("GPU-0",))
@@ -73,6 +73,15 @@ class Table:
         return 1000
 
     def session(self, pid):
+        return None
+
+    def inside(self, pid):
+        return []
+
+    def cgroup(self, pid):
+        return None
+
+    def namespace(self, pid):
         return None
 
 
