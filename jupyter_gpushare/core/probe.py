@@ -17,8 +17,9 @@ _FEATURES = {
     "memory_growth": ((0.05, 0.15), (0.30, 0.25)),
 }
 _MOST = 2.0  # the evidence one feature of one burst may give, in nats: no single reading decides
+_STRAY = 0.05  # of bursts are not what their session is: data loaded in a notebook that trains, a look at a result
 _SURE = 6.0  # log odds are kept within this, so that a session that changes is seen to
-_FORGET = 0.95  # how much of the evidence stays with each further burst
+_FORGET = 0.98  # how much of the evidence stays with each further burst
 _IDLE = 0.02  # a burst below this utilisation did not use its device and says nothing of its kind
 
 # ln(seconds) of a burst and its duty cycle (burst over burst plus gap), mean and standard deviation, by horizon.
@@ -78,8 +79,9 @@ UNKNOWN = Belief()
 def observe(belief: Belief, burst: Burst) -> Belief:
     """The belief after one more burst: naive Bayes over the features that could be read, unknown ones skipped.
 
-    Log odds of the kind add up, each feature's part bounded, older evidence fading. What a burst says does not depend
-    on how it is sampled; a burst that did not use its device leaves the kind as it was.
+    Log odds of the kind add up, each feature's part bounded, older evidence fading. A burst may be a stray, so none
+    outweighs several others. What a burst says does not depend on how it is sampled; one that did not use its device
+    leaves the kind as it was.
     """
     belief = replace(belief, horizon_p=_horizon(belief.horizon_p, burst), bursts=belief.bursts + 1)
     evidence = [
@@ -89,7 +91,7 @@ def observe(belief: Belief, burst: Burst) -> Belief:
     ]
     if not evidence or (burst.utilization is not None and burst.utilization < _IDLE):
         return belief
-    odds = _FORGET * math.log(belief.compute_p / (1.0 - belief.compute_p)) + sum(evidence)
+    odds = _FORGET * math.log(belief.compute_p / (1.0 - belief.compute_p)) + _unless_stray(sum(evidence))
     odds = max(-_SURE, min(_SURE, odds))
     telling = belief.telling + 1
     return replace(
@@ -101,15 +103,23 @@ def _horizon(prior: tuple[float, ...], burst: Burst) -> tuple[float, ...]:
     """Bayes over the duration and, where the gap is known, the duty cycle."""
     duration = max(burst.duration_s, 1e-3)
     logs = []
-    for name, p in zip(HORIZONS, prior, strict=True):
-        log = _FORGET * math.log(p) + _log_density(math.log(duration), *_DURATION[name])
+    for name in HORIZONS:
+        log = _log_density(math.log(duration), *_DURATION[name])
         if burst.gap_s is not None:
             log += _log_density(duration / (duration + max(burst.gap_s, 0.0)), *_DUTY[name])
         logs.append(log)
     top = max(logs)
-    weights = [math.exp(log - top) for log in logs]
+    seen = [math.exp(log - top) for log in logs]
+    stray = _STRAY * sum(seen) / len(seen)
+    weights = [p**_FORGET * ((1.0 - _STRAY) * likely + stray) for p, likely in zip(prior, seen, strict=True)]
     rest = 1.0 - _FLOOR * len(weights)
     return tuple(_FLOOR + rest * weight / sum(weights) for weight in weights)
+
+
+def _unless_stray(evidence: float) -> float:
+    """Log odds after a burst with this evidence that is, with a chance of `_STRAY`, of the other kind."""
+    right = math.exp(evidence)  # at most e^8: every feature's part is bounded
+    return math.log(((1.0 - _STRAY) * right + _STRAY) / (_STRAY * right + 1.0 - _STRAY))
 
 
 def _log_density(x: float, mean: float, sd: float) -> float:
