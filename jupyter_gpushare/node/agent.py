@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..errors import Unavailable
 from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport
-from . import usage
+from . import headroom, usage, xids
 from .backend import Backend, Declared, Mechanism
 from .commands import Commands, Look, off_loop
 from .journal import Journal
@@ -51,6 +52,7 @@ class Agent:
         offered: Callable[[str], str | None] = lambda uuid: None,
         table: ProcessTable | None = None,
         journal: Path | None = None,
+        prove: bool = False,
         interval_s: float = 1.0,
         heartbeat_s: float = 5.0,
         stuck_after_s: float = 30.0,
@@ -58,14 +60,14 @@ class Agent:
         """
         `mechanism` parks; None: nothing here can be parked. `declared`: simulated devices (their backend is all three).
         `offered` gives the reason why a device is not in the pool, None when it is. `journal`: where leftovers are
-        remembered over a restart of the agent.
+        remembered over a restart of the agent. `prove`: see `processes.Attribution`.
         """
         self.server = server
         self.epoch = uuid.uuid4().hex
         self._backend, self._bus, self._clock = backend, bus, clock
         self._mechanism, self._declared, self._offered = mechanism, declared, offered
         self._journal = Journal(journal, dict[str, Tree])
-        self._attribution = Attribution(table, self._journal.load())
+        self._attribution = Attribution(table, self._journal.load(), prove=prove)
         self._heartbeat_s = heartbeat_s
         self._sampler = Sampler(
             backend, clock, interval_s=interval_s, stuck_after_s=stuck_after_s, on_sample=self._observe
@@ -78,6 +80,7 @@ class Agent:
         self._gone: deque[str] = deque()  # sessions without processes: found out, not yet told
         self._dead: frozenset[str] = frozenset()  # those at the last look
         self._deep_at: float | None = None
+        self._host_free: int | None = None  # bytes
         self._seq = 0
         self._said = NodeReport(server=server, epoch=self.epoch, seq=0)
         self._said_devices: dict[str, Device] = {}
@@ -160,7 +163,7 @@ class Agent:
             held=tuple(held.values()),
             gone=tuple(gone),
             link_gb_s=(self._mechanism and self._mechanism.link_gb_s) or self._backend.link_gb_s,
-            host_memory_free=self._host_memory_free(),
+            host_memory_free=self._host_free,
             findings=findings,
         )
         self._full_at = None  # unless it arrives, all is said again
@@ -185,7 +188,19 @@ class Agent:
         return tuple(found)
 
     def _host_memory_free(self) -> int:
-        return self._declared.host_memory_free() if self._declared is not None else psutil.virtual_memory().available
+        """What parked sessions may take: the machine's free memory, or less where a control group allows less."""
+        if self._declared is not None:
+            return self._declared.host_memory_free()
+        free = headroom.free((os.getpid(),))
+        return psutil.virtual_memory().available if free is None else free
+
+    def _tell_errors(self, devices: Iterable[Device]) -> None:
+        """An error that the driver reported names no process: it is logged with the sessions that it can be of."""
+        for device in devices:
+            sessions = sorted({p.session for p in device.processes if p.session is not None})
+            for xid in device.xids:
+                there = f"on it: {', '.join(sessions)}" if sessions else "no session is on it"
+                log.warning("GPU %s (%s) reported %s; %s.", device.index, device.uuid, xids.in_words(xid), there)
 
     def _observe(self, reading: Reading) -> None:
         """In the sampler's thread: whose the processes are, and what each session uses."""
@@ -200,6 +215,8 @@ class Agent:
         devices = before.devices
         if reading.trouble is None:
             devices = {d.uuid: self._finished(self._attribution.attribute(d)) for d in reading.devices}
+            self._tell_errors(devices.values())
+        self._host_free = self._host_memory_free()
         self._look = Look(devices, self._held(devices, before.held, now if reading.trouble is None else None))
         self._journal.save(self._attribution.trees())
         self._wake()
@@ -235,8 +252,8 @@ class Agent:
                 utilization={uuid: part.utilization for uuid, part in here.items()},
                 parked_bytes=move.parked_bytes if move is not None else None,
                 moved_bytes=move.moved_bytes if move is not None else None,
-                gpu_idle_s=idle,
                 harmed=move.harmed if move is not None else None,
+                gpu_idle_s=idle,
             )
         self._used_at = {name: at for name, at in self._used_at.items() if name in found}
         return found

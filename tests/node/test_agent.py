@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from jupyter_gpushare.bus.local import LocalBus
 from jupyter_gpushare.errors import Unavailable
@@ -29,6 +30,7 @@ from jupyter_gpushare.model import (
     Stop,
     Trim,
 )
+from jupyter_gpushare.node import headroom
 from jupyter_gpushare.node.agent import Agent
 from jupyter_gpushare.node.backend import BackendAbsent
 from jupyter_gpushare.node.inventory import parse_inventory
@@ -436,6 +438,23 @@ async def test_no_devices_at_all_is_said_with_the_cause(clock):
         backend.answer = (gpu(),)
         agent._sampler.wake()
         await until(lambda: "GPU-0" in broker.devices and not broker.reports[-1].findings)
+
+
+async def test_an_error_that_the_driver_reports_is_logged_once_with_the_sessions_it_can_be_of(clock, caplog):
+    """A17: XID 31 is the kernel's, and its device stays in the pool."""
+    async with real((gpu(Process(pid=100, memory=GIB)),), clock, 100) as (broker, backend, _):
+        await broker.tell(Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)))
+        await until(lambda: "a" in broker.held and broker.held["a"].devices)
+        backend.answer = (replace(gpu(Process(pid=100, memory=GIB)), xids=(31,)),)
+        await until(lambda: "XID 31" in caplog.text)
+        assert "GPU 0 (GPU-0) reported XID 31 (a program used an address that is not its own); on it: a." in caplog.text
+        assert (broker.devices["GPU-0"].state, broker.devices["GPU-0"].in_pool) == ("healthy", True)
+
+
+async def test_the_host_memory_that_is_told_is_what_the_control_group_leaves(clock, monkeypatch):
+    monkeypatch.setattr(headroom, "free", lambda pids: 3 * GIB if pids == (os.getpid(),) else None)
+    async with real((gpu(),), clock) as (broker, _, _agent):
+        assert broker.reports[-1].host_memory_free == 3 * GIB
 
 
 async def test_a_device_that_vanished_is_told_gone(clock):
