@@ -218,7 +218,8 @@ class Agent:
             self._tell_errors(devices.values())
         self._host_free = self._host_memory_free()
         self._look = Look(devices, self._held(devices, before.held, now if reading.trouble is None else None))
-        self._journal.save(self._attribution.trees())
+        with self._journal.order:
+            self._journal.save(self._attribution.trees())
         self._wake()
 
     def _finished(self, device: Device) -> Device:

@@ -131,7 +131,7 @@ class Commands:
         match command:
             case Attach():
                 if not self._attribution.attach(command):
-                    message = f"There is no process {command.pid} that started then."
+                    message = f"There is no process {command.pid} of this session that started then."
                     return CommandResult(ok=False, reason="gone", message=message)
                 if self._declared is not None:
                     self._declared.attach(command)
@@ -141,7 +141,8 @@ class Commands:
                     self._declared.assign(command)
             case Detach():
                 self._attribution.detach(command.session)
-        self._journal.save(self._attribution.trees())
+        with self._journal.order:
+            self._journal.save(self._attribution.trees())
         return CommandResult(ok=True)
 
     def _park(self, command: Park) -> CommandResult:

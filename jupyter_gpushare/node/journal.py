@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -15,11 +16,16 @@ log = logging.getLogger(__name__)
 
 
 class Journal(Generic[T]):
-    """One small JSON file, replaced as a whole. Without a path nothing is kept."""
+    """One small JSON file, replaced as a whole, so that a process killed at any moment leaves the old or the new one.
+
+    Nothing is forced to the disk: a machine that crashes leaves no processes to know. Without a path nothing is kept.
+    Hold `order` from the look at what shall be kept to its `save`, where several threads do so.
+    """
 
     def __init__(self, path: Path | None, kind: type[dict[str, T]]) -> None:
         self._path, self._kind = path, kind
         self._written: bytes | None = None
+        self.order = threading.RLock()
         self.trouble: str | None = None
 
     def load(self) -> dict[str, T]:
@@ -37,18 +43,19 @@ class Journal(Generic[T]):
     def save(self, kept: dict[str, T]) -> None:
         """Writes it if it changed. A disk that is full or read-only is noted in `trouble` and tried again."""
         content = msgspec.json.encode(kept)
-        if self._path is None or content == self._written:
-            return
-        beside = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(beside, "wb", opener=_private) as file:
-                file.write(content)
-            beside.replace(self._path)
-        except OSError as error:
-            self.trouble = f"{self._path} cannot be written: {error.strerror}."
-            return
-        self._written, self.trouble = content, None
+        with self.order:
+            if self._path is None or content == self._written:
+                return
+            beside = self._path.with_suffix(".new")
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with open(beside, "wb", opener=_private) as file:
+                    file.write(content)
+                beside.replace(self._path)
+            except OSError as error:
+                self.trouble = f"{self._path} cannot be written: {error.strerror}."
+                return
+            self._written, self.trouble = content, None
 
 
 def _private(path: str, flags: int) -> int:
