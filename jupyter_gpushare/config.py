@@ -180,6 +180,13 @@ class GPUShare(Configurable):
         least=1,
         help="Seconds without a sign of life from its server after which a lease ends, once its processes are gone.",
     )
+    park_many = Switch(
+        False,
+        help="""
+        Whether sessions of several processes or several GPUs are parked as well, on real GPUs. Where their processes
+        share GPU memory (NCCL, CUDA IPC) what was parked may not come back, and that cannot be seen beforehand.
+        """,
+    )
     lock_dir = Text(
         help="""
         Machine-wide folder whose files say which broker has which device; GPUSHARE_LOCK_DIR by default. Empty: the

@@ -28,6 +28,7 @@ from .jupyter import (
 )
 from .keeping import hub, ledger, lock_folder
 from .machine import (
+    ask_checkpoint,
     ask_nvml,
     binding,
     checkpoint,
@@ -45,8 +46,11 @@ __all__ = ["Finding", "as_text", "run"]
 _PROVISIONERS = "jupyter_client.kernel_provisioners"
 
 
-def run() -> list[Finding]:
-    """All checks. Blocks for up to some ten seconds: NVML may hang, and other interpreters are asked."""
+def run(parking: str | None = None) -> list[Finding]:
+    """All checks. Blocks for up to some ten seconds: NVML may hang, and other interpreters are asked.
+
+    `parking`: why the server that asks has switched it off.
+    """
     gpus = ask_nvml()
     specs = kernelspecs()
     return [
@@ -58,7 +62,7 @@ def run() -> list[Finding]:
         inherited_mask(os.environ, gpus.devices),
         mps(os.environ),
         mig(gpus.devices),
-        checkpoint(gpus.driver, _version("cuda-bindings")),
+        checkpoint(ask_checkpoint(gpus), parking),
         lock_folder(locks.folder),
         ledger(*default_url()),
         Finding(check="bus", state="ok", finding="Inside the server's own process: one machine needs no other."),
@@ -89,10 +93,3 @@ def _providers(module: str) -> dict[str, str]:
     """Versions of the distributions that provide a top-level module."""
     names = metadata.packages_distributions().get(module, ())
     return {name: metadata.version(name) for name in set(names)}
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from ..model import Device
 from ..node import masks, nvml
 from ..node.backend import BackendAbsent, NothingHere
+from ..node.checkpoint import verdict
+from ..node.checkpoint_driver import HelperDriver, Trouble
+from ..node.checkpoint_helper import Capability
 from ..node.readings import Reader
 from .finding import Finding
 
 NVML_WAIT_S = 10.0
-CHECKPOINT_DRIVER = 570  # first driver with cuCheckpointProcess* in its API
 
 
 class Gpus(NamedTuple):
@@ -222,17 +224,42 @@ def mig(found: Sequence[Device]) -> Finding:
     return Finding(check="mig", state="missing", finding="Off.")
 
 
-def checkpoint(driver_version: str | None, bindings: str | None) -> Finding:
-    """What parking on real GPUs will need."""
-    major = re.match(r"\d+", driver_version or "")
-    parts = [
-        "no driver" if major is None else f"driver {driver_version}",
-        "no cuda-bindings" if bindings is None else f"cuda-bindings {bindings}",
-    ]
-    able = major is not None and int(major[0]) >= CHECKPOINT_DRIVER and bindings is not None
+def ask_checkpoint(gpus: Gpus) -> Capability | None:
+    """What the driver says about parking, asked in a process of its own; None where there is no device to ask about."""
+    if not gpus.devices:
+        return None
+    driver = HelperDriver()
+    try:
+        return driver.probe(NVML_WAIT_S)
+    except Trouble as trouble:
+        return Capability(error=f"It could not be found out: {trouble}.")
+    finally:
+        driver.close()
+
+
+def checkpoint(found: Capability | None, switched_off: str | None = None) -> Finding:
+    """Whether idle sessions can be parked: their GPU memory moved to host memory and back."""
+    if found is None:
+        return Finding(check="checkpoint", state="missing", finding="No GPU whose sessions could be parked.")
+    why = verdict(found)
+    if why is not None:
+        finding, _, fix = why.partition(". ")
+        return Finding(
+            check="checkpoint",
+            state="missing",
+            finding=f"Sessions cannot be parked. {finding.rstrip('.')}.",
+            fix=fix or "See docs/admins/parking.md. Without it idle sessions keep their GPU memory.",
+        )
+    if switched_off is not None:
+        return Finding(
+            check="checkpoint",
+            state="warning",
+            finding=switched_off,
+            cause="The server's log has each case.",
+            fix="Restart the server to try again, or update the NVIDIA driver.",
+        )
     return Finding(
         check="checkpoint",
-        state="missing",
-        finding=f"{nvml.CANNOT_PARK} Here: {', '.join(parts)}.",
-        fix=None if able or major is None else f"It will need driver {CHECKPOINT_DRIVER} or newer and cuda-bindings.",
+        state="ok",
+        finding=f"Sessions can be parked: driver {found.driver}, cuda-bindings {found.bindings}.",
     )

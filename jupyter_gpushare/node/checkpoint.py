@@ -190,6 +190,10 @@ class CheckpointMechanism:
                 return "Whether sessions can be parked here is being found out."
             return self._off or verdict(self.capability)
 
+    def switched_off(self) -> str | None:
+        """Why nothing is parked any more though the driver could; None while it is."""
+        return self._off
+
     def held(self) -> tuple[Held, ...]:
         with self._lock:
             for name, kept in tuple(self._sessions.items()):

@@ -88,6 +88,8 @@ class HelperDriver:
 
     def probe(self, within_s: float) -> Capability:
         found = self._ask(Request(call="probe"), within_s).capability
+        if found is None or found.error is not None:
+            self._let_go()  # it will not be needed
         return found if found is not None else Capability(error="The helper did not say what it found.")
 
     def state(self, pid: int, within_s: float) -> int:
@@ -111,8 +113,12 @@ class HelperDriver:
 
     def close(self) -> None:
         """Ends the helpers that rest. Safe to call twice."""
+        self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
         with self._lock:
-            self._closed, idle, self._idle = True, self._idle, []
+            idle, self._idle = self._idle, []
         for helper in idle:
             self._give_up(helper)
 

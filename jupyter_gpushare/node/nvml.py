@@ -24,7 +24,6 @@ from .performance import lookup
 from .readings import Reader
 from .xids import Faults, Watch
 
-CANNOT_PARK = "Parking on real GPUs comes with the checkpoint mechanism; this version has none."
 ACCESS_LOST = (
     "GPU access lost: NVML answers only with errors. Running kernels go on; the container or driver needs a look."
 )
@@ -119,7 +118,7 @@ class NvmlBackend:
 
     name = "nvml"
     simulated = False
-    link_gb_s = 12.0  # what PCIe 3.0 x16 delivers; nothing is parked over it in this version
+    link_gb_s = 12.0  # what PCIe 3.0 x16 delivers, until the first move was measured
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from ..broker.broker import Broker
     from ..broker.port import Reply, Settings, StreamEvent
     from ..node.agent import Agent
+    from ..node.checkpoint import CheckpointMechanism
 
 # Heavy to import (numpy, SQLAlchemy, NVML): in a thread, while the server already answers.
-HEAVY = ("broker.broker", "broker.ledger", "broker.metrics", "bus.local", "node.agent", "node.simulated", "node.nvml")
+HEAVY = (
+    "broker.broker",
+    "broker.ledger",
+    "broker.metrics",
+    "bus.local",
+    "node.agent",
+    "node.simulated",
+    "node.nvml",
+    "node.checkpoint",
+)
 FIRST_LOOK_S = 1.0  # a driver that takes longer is there, and its devices are shown when it answers
 SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
 PACKAGE = __package__.rpartition(".")[0]
@@ -52,6 +62,7 @@ class Host:
         self.broker: Broker | None = None
         self._first_report_s = first_report_s
         self._examining: asyncio.Future[object] | None = None
+        self._parking: CheckpointMechanism | None = None  # of real devices
         self._ends = AsyncExitStack()
 
     async def start(self) -> None:
@@ -137,6 +148,8 @@ class Host:
     def _agents(self, bus: object) -> list[Agent]:
         """One per simulated server, or one for this machine. Blocks a little: files are read."""
         from ..node.agent import Agent
+        from ..node.checkpoint import CheckpointMechanism
+        from ..node.checkpoint_driver import HelperDriver
         from ..node.inventory import parse_inventory
         from ..node.nvml import NvmlBackend
         from ..node.simulated import SimulatedBackend
@@ -165,7 +178,18 @@ class Host:
         pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)
         self._ends.callback(pool.close)
         name = self.config.server_name
-        return [make(server=name, backend=backend, offered=pool.why_not, journal=self._journal(name))]
+        parked = self._place(f"parked-{name}.json")
+        self._parking = CheckpointMechanism(HelperDriver(), parked, many=self.config.park_many)
+        self._ends.callback(self._parking.close)
+        return [
+            make(
+                server=name,
+                backend=backend,
+                mechanism=self._parking,
+                offered=pool.why_not,
+                journal=self._journal(name),
+            )
+        ]
 
     def _name(self) -> str:
         """Keeps brokers on one database apart. Whoever takes this one's place has the same: it meets in this folder."""
@@ -187,7 +211,8 @@ class Host:
             from .. import doctor
             from ..node.commands import off_loop
 
-            self._examining = asyncio.ensure_future(off_loop(doctor.run))
+            parking = self._parking and self._parking.switched_off()
+            self._examining = asyncio.ensure_future(off_loop(doctor.run, parking))
         return await asyncio.shield(self._examining)
 
     async def _keep_schedule(self, broker: Broker) -> None:

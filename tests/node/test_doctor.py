@@ -14,6 +14,7 @@ from jupyter_gpushare.doctor import as_text, jupyter, keeping, machine
 from jupyter_gpushare.doctor.finding import Finding
 from jupyter_gpushare.doctor.machine import Gpus
 from jupyter_gpushare.model import Device
+from jupyter_gpushare.node.checkpoint_helper import Capability
 
 
 def write(path: Path, text: str = "") -> None:
@@ -163,13 +164,20 @@ def test_mig_instances_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("driver", "bindings", "fix"), [("580.65", "13.3.1", False), ("535.1", "13.3.1", True), (None, None, False)]
+    ("found", "switched_off", "state", "words"),
+    [
+        (None, None, "missing", "No GPU"),
+        (Capability(bindings="13.5.0", cuda=13000, driver="580.65"), None, "ok", "driver 580.65, cuda-bindings 13.5.0"),
+        (Capability(bindings="13.5.0", cuda=12020, driver="535.1"), None, "missing", "needs NVIDIA driver 570"),
+        (Capability(error="cuda-bindings is not installed. Run: pip"), None, "missing", "cuda-bindings is not"),
+        (Capability(bindings="13.5.0", cuda=13000, driver="580.65"), "Switched off.", "warning", "Switched off."),
+    ],
 )
-def test_parking_on_real_gpus_is_never_claimed(driver, bindings, fix):
-    found = machine.checkpoint(driver, bindings)
-    assert found.state == "missing"
-    assert "this version has none" in found.finding
-    assert (found.fix is not None) == fix
+def test_whether_real_gpus_can_be_parked_is_said_with_the_cause(found, switched_off, state, words):
+    finding = machine.checkpoint(found, switched_off)
+    assert finding.state == state
+    assert words in finding.finding
+    assert (finding.fix is None) == (state == "ok" or found is None)
 
 
 # --- what we keep ---

@@ -1,0 +1,88 @@
+"""A real server and real kernels on stand-ins of NVML and CUDA: an idle session makes room and comes back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jupyter_gpushare.demo.notebook import Notebook
+from jupyter_gpushare.demo.servers import serving
+from tests.standin import cuda
+from tests.standin import nvml as standin
+
+pytestmark = pytest.mark.alone
+
+OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
+SIZE = 2**30  # on a small device: the host that runs the tests must have room for it
+SECRET = "secret = 'it is still here'"
+
+
+def until(what, timeout_s: float = 30.0):
+    deadline = time.monotonic() + timeout_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+def library(tmp_path):
+    return cuda.build(standin.build(tmp_path / "libraries"))
+
+
+def test_an_idle_session_is_parked_when_another_waits_and_comes_back_at_its_next_cell(library, tmp_path):
+    scenario = tmp_path / "scenario"
+    memory: dict[int, int] = {}  # bytes by pid, as if their cells had allocated it
+
+    def say() -> None:
+        used = sum(memory.values())
+        small = {"memory_total": 2 * SIZE, "memory_reserved": 0}
+        device = standin.gpu(0, **small, memory_used=used, processes=[list(item) for item in memory.items()])
+        standin.write_scenario(scenario, standin.scenario(device))
+
+    say()
+    settings = {
+        "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+        "GPUShare": {
+            "devices": "auto",
+            "simulated_user": "",
+            "server_name": "alpha",
+            "sample_interval_s": 0.2,
+            "lock_dir": str(tmp_path / "locks"),
+        },
+        "Policy": {"idle_after_s": 1.0, "warn_before_s": 1.0},
+    }
+    environment = standin.environment(library, scenario)
+    with serving("alice", tmp_path, lab=False, settings=settings, environment=environment) as server:
+
+        def device() -> dict:
+            (found,) = server.gpu("GET", "status")["servers"][0]["devices"]
+            return found
+
+        until(lambda: server.gpu("GET", "status")["servers"] and device()["can_park"])
+        assert device()["cannot_park"] is None
+
+        first = Notebook(server, "first.ipynb")
+        first.run(SECRET)
+        pid = int(first.run("import os; print(os.getpid())").text)
+        memory[pid] = SIZE
+        say()
+        until(lambda: [part["memory_used"] for part in first.session()["devices"]] == [SIZE])
+
+        second = Notebook(server, "second.ipynb")
+        second.act("request", {"memory": "1536MiB"})
+        waiting = second.start("print('it ran')")
+        parked = first.until("it makes room", "parked")
+        assert parked["parked_bytes"] == SIZE
+        assert cuda.state(scenario, pid) == cuda.CHECKPOINTED
+        assert waiting.wait(30).text == "it ran\n"
+        until(lambda: device()["memory_used"] == 0)
+
+        assert first.run("print(secret)").text == "it is still here\n"
+        until(lambda: cuda.state(scenario, pid) == cuda.RUNNING)  # at once, but for a gate that was open still
+        back = first.until("it is back", "active", "idle")
+        assert (back["parked_bytes"], [part["uuid"] for part in back["devices"]]) == (None, [device()["uuid"]])
+        until(lambda: device()["memory_used"] == SIZE)
+        first.close()
+        second.close()
