@@ -182,7 +182,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     processes_known: bool = True  # False: the list could not be read, so an empty one says nothing
     compute_capability: tuple[int, int] | None = None
     xids: tuple[int, ...] = ()  # NVIDIA's error numbers since the sample before, of programs or of the device
-    compute_capability: tuple[int, int] | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

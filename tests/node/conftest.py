@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -75,6 +76,14 @@ class Standin:
     def close(self) -> None:
         for probe in self.probes:
             probe.close()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path leaves room for sockets' names, and which everybody may enter."""
+    with tempfile.TemporaryDirectory(prefix="mps", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def _load_standin() -> ModuleType:
