@@ -76,6 +76,7 @@ $(VENV)/installed-demo: pyproject.toml jupyter_gpushare/labextension/package.jso
 $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 	$(SAY) 'Installing the tools of the tests into .venv'
 	@$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
+	@npm install --silent --no-fund --no-audit --global --prefix $(VENV) 'configurable-http-proxy@^5'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
 	@touch $@
 

@@ -120,8 +120,9 @@ class GPUShare(Configurable):
     broker_url = Text(
         "",
         help="""
-        The broker to ask. Empty: this user's on this machine if one runs, else one in this server.
-        Otherwise a broker's base URL (`https://…/services/gpushare/`) or `unix:///run/gpushare/broker.sock`.
+        The broker to ask; GPUSHARE_BROKER_URL by default, which a hub's spawner sets. Empty: this user's on this
+        machine if one runs, else one in this server. Otherwise a broker's base URL (`https://…/services/gpushare/`) or
+        `unix:///run/gpushare/broker.sock`.
         """,
     )
     ledger_url = Text(
@@ -197,6 +198,10 @@ class GPUShare(Configurable):
     @default("server_name")
     def _host_name(self) -> str:
         return socket.gethostname() or "localhost"
+
+    @default("broker_url")
+    def _broker_of_environment(self) -> str:
+        return os.environ.get("GPUSHARE_BROKER_URL", "")
 
     @default("lock_dir")
     def _lock_dir_of_environment(self) -> str:

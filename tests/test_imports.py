@@ -29,6 +29,7 @@ OURS = {  # room -> what of ours it may import, rooms or single modules; a room 
     "config": {"model", "errors", "units", "core.policy", "learned"},
     "learned": {"errors", "core.policy", "core.objectives"},
     "server": {*WORDS, "config", "broker", "bus", "node", "doctor"},
+    "hub": {*WORDS, "config", "broker", "bus", "server"},
     "kernel": {"errors", "units"},
     "simulated": {"kernel", "errors", "units"},
 }
@@ -53,6 +54,7 @@ OTHERS = {  # room -> packages of others; a room not named here may import every
         "tornado",
         "traitlets",
     },
+    "hub": {"jupyterhub", "msgspec", "tornado", "traitlets"},
     "kernel": {"IPython"},  # inside functions, see below
     "simulated": set(),
 }

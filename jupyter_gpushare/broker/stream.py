@@ -80,7 +80,7 @@ class Streams:
             channel.listeners -= 1
 
     def channel(self, caller: Caller) -> Channel:
-        key = (caller.user, caller.admin, caller.session if caller.role == "kernel" else None)
+        key = (caller.user, caller.admin, caller.reads_all, caller.session if caller.role == "kernel" else None)
         channel = self.channels.get(key)
         if channel is None:
             frame = self.broker.frame()
@@ -109,7 +109,7 @@ class Streams:
         for channel in self.channels.values():
             caller = channel.caller
             mine = caller.user == user and (caller.role != "kernel" or caller.session == session)
-            if mine or caller.admin:
+            if mine or caller.admin or caller.reads_all:
                 channel.id = self.broker.next_id()
                 channel.add(StreamEvent(event, channel.id, data))  # type: ignore[arg-type]
 

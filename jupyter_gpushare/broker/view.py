@@ -113,7 +113,7 @@ def visible(session: Session, caller: Caller) -> bool:
     """May this caller see that session in full? A kernel sees only itself."""
     if caller.role == "kernel":
         return session.id == caller.session and session.user == caller.user
-    return caller.admin or session.user == caller.user
+    return caller.admin or caller.reads_all or session.user == caller.user
 
 
 def offered(record: DeviceRecord, frame: Frame) -> bool:
@@ -196,14 +196,14 @@ def other_processes(cluster: Cluster, seen: Device, caller: Caller) -> tuple[Oth
         if process.why is None:
             continue
         session = cluster.sessions.get(process.session) if process.session is not None else None
-        mine = session is not None and visible(session, caller)
+        mine = caller.admin or caller.reads_all or (session is not None and visible(session, caller))
         found.append(
             OtherProcess(
-                pid=process.pid if caller.admin or mine else None,
-                owner=process.owner if caller.admin or mine else None,
+                pid=process.pid if mine else None,
+                owner=process.owner if mine else None,
                 memory=process.memory,
                 why=process.why,
-                session=process.session if caller.admin or mine else None,
+                session=process.session if mine else None,
             )
         )
     return tuple(found)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..config import GPUShare, Policy
 from ..model import Caller
@@ -51,6 +51,7 @@ class Host:
         log: logging.Logger,
         *,
         first_report_s: float = 0.0,
+        mode: Literal["embedded", "socket", "hub"] = "embedded",
     ) -> None:
         """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins.
 
@@ -60,7 +61,8 @@ class Host:
             config, policy, user, folder, version, log,
         )  # fmt: skip
         self.broker: Broker | None = None
-        self._first_report_s = first_report_s
+        self._first_report_s, self._mode = first_report_s, mode
+        self._some_devices = False
         self._examining: asyncio.Future[object] | None = None
         self._parking: CheckpointMechanism | None = None  # of real devices
         self._ends = AsyncExitStack()
@@ -81,7 +83,8 @@ class Host:
         if self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
             self.log.info("No GPU is lent: this machine has none.")
             await agents.pop().stop()
-        settings = self._settings(some_devices=bool(agents))
+        self._some_devices = bool(agents)
+        settings = self._settings(some_devices=self._some_devices)
         self.broker = Broker(
             bus,
             ledger,
@@ -122,6 +125,12 @@ class Host:
         assert self.broker is not None, "not started"
         return self.broker.stream(caller, last_id)
 
+    def regroup(self) -> None:
+        """Takes over what changed in `policy.groups`, without a restart."""
+        assert self.broker is not None, "not started"
+        self.broker.settings = self._settings(some_devices=self._some_devices)
+        self.broker.touch()
+
     def _settings(self, *, some_devices: bool) -> Settings:
         """The configuration's numbers. On a machine without any GPU nobody gets in line for one unasked."""
         from ..broker.port import Link, Settings
@@ -129,7 +138,7 @@ class Host:
         config, copies = self.config, self.policy.data_copies()
         return Settings(
             version=self.version,
-            mode="embedded",
+            mode=self._mode,
             simulated=config.devices == "simulated",
             default_gpus=config.default_gpus if some_devices else 0.0,
             default_exclusive=config.default_exclusive,
@@ -155,7 +164,7 @@ class Host:
         from ..node.simulated import SimulatedBackend
         from .pool import Pool
 
-        make = partial(Agent, bus=bus, interval_s=self.config.sample_interval_s)
+        make = partial(Agent, bus=bus, interval_s=self.config.sample_interval_s, prove=self._mode == "hub")
         if self.config.devices == "simulated":
             agents = []
             for server in parse_inventory(self.config.simulated_inventory, salt=self._salt()):

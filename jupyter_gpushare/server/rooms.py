@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .._version import __version__
 from ..config import GPUShare, Policy
+from .environment import MASK
 from .gate import Gates
 from .kernels import Kernels, Terms
 from .link import Link
@@ -55,7 +56,7 @@ class Rooms:
             server=None if config.devices == "simulated" else config.server_name,
             folder=self._gates.path,
             mask_format=config.mask_format,
-            hide=config.devices != "auto" or "CUDA_VISIBLE_DEVICES" in os.environ or nvidia_driver(),
+            hide=bool(config.devices != "auto" or config.broker_url or MASK in os.environ or nvidia_driver()),
             cafile=os.path.abspath(cafile) if cafile else None,  # kernels run in folders of their own
             lease_ttl_s=config.lease_ttl_s,
             start_wait_s=config.start_wait_s,

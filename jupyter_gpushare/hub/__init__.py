@@ -1,0 +1,11 @@
+"""The JupyterHub side: the GPU service of a hub, and its one-line configuration.
+
+In `jupyterhub_config.py`::
+
+    from jupyter_gpushare.hub import configure
+    configure(c)
+"""
+
+from .configure import ADMIN, READ, URL, configure, pre_spawn_hook, service, token_scopes
+
+__all__ = ["ADMIN", "READ", "URL", "configure", "pre_spawn_hook", "service", "token_scopes"]

@@ -1,0 +1,291 @@
+"""A real JupyterHub in a folder of its own: its proxy, the GPU service, users' servers and kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+TESTER = "tester-0123456789abcdef"  # the token of a service that may do everything at this hub
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+CONFIG = """
+from jupyter_gpushare.hub import configure
+
+c.JupyterHub.bind_url = "http://127.0.0.1:{proxy}{base}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{api}"
+c.ConfigurableHTTPProxy.pid_file = {folder!r} + "/proxy.pid"
+c.JupyterHub.db_url = "sqlite:///" + {folder!r} + "/hub.sqlite"
+c.JupyterHub.cookie_secret_file = {folder!r} + "/cookie_secret"
+c.JupyterHub.authenticator_class = "dummy"
+c.Authenticator.allow_all = True
+c.Authenticator.admin_users = {{"boss"}}
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = {folder!r} + "/home/{{username}}"
+c.Spawner.cmd = ["jupyterhub-singleuser", "--allow-root"]
+c.Spawner.start_timeout = 60
+c.Spawner.environment = {{"JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp"}}
+c.JupyterHub.allow_named_servers = True
+c.JupyterHub.cleanup_servers = False
+c.JupyterHub.load_groups = {{
+    "vision": {{"users": ["alice"], "properties": {{"gpushare_weight": 3.0}}}},
+    "text": {{"users": ["bob"]}},
+}}
+c.JupyterHub.services = [{{"name": "tester", "api_token": {tester!r}}}]
+c.JupyterHub.load_roles = [
+    {{
+        "name": "tester",
+        "services": ["tester"],
+        "scopes": ["admin:users", "admin:servers", "tokens", "access:servers", "read:hub", "read:services",
+            "list:groups", "read:groups"],
+    }},
+    {{"name": "watchers", "users": ["watcher"], "scopes": ["custom:gpushare:read"]}},
+]
+c.GPUShare.devices = "simulated"
+c.GPUShare.simulated_inventory = "1x2xA100"
+{more}
+configure(c, url="http://127.0.0.1:{service}", ledger_url="sqlite:///" + {folder!r} + "/ledger.sqlite")
+"""
+
+
+def until(what: str, probe: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """What `probe` answers as soon as that is true."""
+    deadline = time.monotonic() + timeout_s
+    answer = None
+    while time.monotonic() < deadline:
+        answer = probe()
+        if answer:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}; last: {answer!r}")
+
+
+def free_ports(count: int) -> list[int]:
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in taken]
+    for held in taken:
+        held.close()
+    return ports
+
+
+class Refused(Exception):
+    """An HTTP error status, and the JSON that came with it."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"{status}: {body[:300].decode(errors='replace')}")
+        self.status = status
+        try:
+            self.reason = json.loads(body).get("reason")
+        except (ValueError, AttributeError):
+            self.reason = None
+
+
+def ask(method: str, url: str, token: str | None, body: object = None, headers: dict[str, str] | None = None) -> Any:
+    """The JSON a URL answers, None for an empty answer. Raises Refused."""
+    request = urllib.request.Request(url, method=method, headers=dict(headers or {}))
+    if token is not None:
+        request.add_header("Authorization", f"token {token}")
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+        request.data = json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            raise Refused(error.code, error.read()) from None
+    return json.loads(text) if text else None
+
+
+@dataclass
+class Bed:
+    """A running hub. `user(name)` is what that person can do."""
+
+    folder: Path
+    ports: dict[str, int]
+    base: str = "/"
+    process: subprocess.Popen[bytes] | None = None
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.ports['proxy']}{self.base}"
+
+    @property
+    def service_url(self) -> str:
+        return f"{self.root}services/gpushare/"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "hub.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        home = self.folder / "home" / "hub"
+        home.mkdir(parents=True, exist_ok=True)
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "GPUSHARE"))}
+        variables |= {
+            "HOME": str(home),
+            "PATH": PATH,
+            "CONFIGPROXY_AUTH_TOKEN": "of-this-bed",
+            "GPUSHARE_LOCK_DIR": str(self.folder / "locks"),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        }
+        with (self.folder / "hub.log").open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterhub", "-f", str(self.folder / "jupyterhub_config.py")],
+                cwd=self.folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        until("the hub and its GPU service answer", self.answers, 90)
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the hub ended:\n{self.log[-3000:]}"
+        try:
+            ask("GET", f"{self.root}hub/api/", None)
+            ask("GET", f"{self.service_url}api/v1/status", None)
+        except Refused as error:
+            return error.status == 403
+        except OSError:
+            return False
+        return True
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(30)
+
+    def api(self, method: str, path: str, body: object = None) -> Any:
+        return ask(method, f"{self.root}hub/api/{path}", TESTER, body)
+
+    def user(self, name: str) -> User:
+        if name not in self.tokens:
+            with contextlib.suppress(Refused):
+                self.api("POST", f"users/{quote(name, safe='@')}")
+            self.tokens[name] = self.api("POST", f"users/{quote(name, safe='@')}/tokens", {"note": "tests"})["token"]
+        return User(self, name, self.tokens[name])
+
+    def service_pid(self) -> int:
+        """Of the process that the hub started for the service."""
+        return self.api("GET", "services/gpushare")["pid"]
+
+
+@dataclass
+class User:
+    bed: Bed
+    name: str
+    token: str
+
+    def gpu(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
+        """Asks the GPU service."""
+        return ask(method, f"{self.bed.service_url}api/v1/{path}", self.token, body, headers)
+
+    def server(self, method: str, path: str, body: object = None, name: str = "") -> Any:
+        """Asks one of this user's own servers."""
+        url = f"{self.bed.root}user/{quote(self.name, safe='@')}/{quote(name, safe='@') + '/' if name else ''}{path}"
+        return ask(method, url, self.token, body)
+
+    def start(self, name: str = "") -> None:
+        """Starts one of this user's servers, and waits until it answers."""
+        self.ask_to_start(name)
+        until(f"the server of {self.name} answers", lambda: self.ready(name), 60)
+
+    def ask_to_start(self, name: str = "") -> None:
+        path = f"users/{quote(self.name, safe='@')}/server" + (f"s/{quote(name, safe='@')}" if name else "")
+        with contextlib.suppress(Refused):  # it runs already
+            self.bed.api("POST", path)
+
+    def ready(self, name: str = "") -> bool:
+        try:
+            return bool(self.server("GET", "api/status", name=name))
+        except (Refused, OSError):
+            return False
+
+    def kernel(self, name: str = "") -> str:
+        """Starts a kernel; its id."""
+        return self.server("POST", "api/kernels", {"name": "python3"}, name=name)["id"]
+
+    def run(self, kernel: str, code: str) -> str:
+        """What the kernel prints at running this. Raises AssertionError at an error of the code."""
+        return asyncio.run(self._run(kernel, code))
+
+    async def _run(self, kernel: str, code: str) -> str:
+        url = f"ws{self.bed.root.removeprefix('http')}user/{quote(self.name, safe='@')}/api/kernels/{kernel}/channels"
+        connection = await websocket_connect(HTTPRequest(url, headers={"Authorization": f"token {self.token}"}))
+        message = uuid.uuid4().hex
+        header = {
+            "msg_id": message,
+            "msg_type": "execute_request",
+            "username": "",
+            "session": message,
+            "version": "5.3",
+        }
+        content = {"code": code, "silent": False, "store_history": False, "allow_stdin": False}
+        body = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+        await connection.write_message(json.dumps(body))
+        printed, replied, idle = "", False, False
+        while not (replied and idle):
+            text = await asyncio.wait_for(connection.read_message(), 60)
+            assert isinstance(text, str), "the kernel's connection ended"
+            said = json.loads(text)
+            if said["parent_header"].get("msg_id") != message:
+                continue
+            printed += said["content"].get("text", "") if said["msg_type"] == "stream" else ""
+            assert said["msg_type"] != "error", said["content"]
+            replied = replied or said["msg_type"] == "execute_reply"
+            idle = idle or said["content"].get("execution_state") == "idle"
+        connection.close()
+        while await connection.read_message() is not None:
+            pass
+        return printed
+
+    def session(self, kernel: str) -> dict[str, Any] | None:
+        """What the service shows of one session."""
+        return next((one for one in self.gpu("GET", "status")["sessions"] if one["id"] == kernel), None)
+
+
+@contextlib.contextmanager
+def hub(folder: Path, *, more: str = "", base: str = "/") -> Iterator[Bed]:
+    """A hub with its service, ended with all it started."""
+    ports = dict(zip(("proxy", "hub", "api", "service"), free_ports(4), strict=True))
+    text = CONFIG.format(folder=str(folder), tester=TESTER, more=more, base=base, **ports)
+    (folder / "jupyterhub_config.py").write_text(text)
+    bed = Bed(folder, ports, base)
+    try:
+        bed.start()
+        yield bed
+    finally:
+        for name in bed.tokens:
+            with contextlib.suppress(Refused, OSError):
+                bed.api("DELETE", f"users/{quote(name, safe='@')}")
+        if bed.process is not None and bed.process.poll() is None:
+            bed.stop()
+
+
+def missing() -> str | None:
+    """What a hub needs and this machine lacks."""
+    found = shutil.which("configurable-http-proxy", path=PATH)
+    return None if found else "configurable-http-proxy (npm) is not installed"
