@@ -7,7 +7,10 @@ const ts = require('typescript-eslint');
 module.exports = ts.config(
   { ignores: ['lib', 'node_modules', 'coverage', 'style/index.js'] },
   js.configs.recommended,
-  { files: ['*.js'], languageOptions: { globals: globals.node, sourceType: 'commonjs' } },
+  {
+    files: ['*.js', 'bench/*.cjs'],
+    languageOptions: { globals: globals.node, sourceType: 'commonjs' }
+  },
   {
     files: ['src/**/*.{ts,tsx}'],
     extends: [...ts.configs.strict, ...ts.configs.stylistic],

@@ -4,6 +4,11 @@ const { TextDecoder, TextEncoder } = require('node:util');
 
 Object.assign(globalThis, { ReadableStream, TextDecoder, TextEncoder });
 globalThis.DragEvent ??= class DragEvent extends Event {};
+globalThis.CSS ??= { escape: text => text };
+globalThis.ResizeObserver ??= class {
+  observe() {}
+  disconnect() {}
+};
 globalThis.fetch ??= () => Promise.reject(new TypeError('No network in tests'));
 globalThis.Request ??= class Request {};
 globalThis.Response ??= class Response {};

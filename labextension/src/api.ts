@@ -20,6 +20,8 @@ export interface IApi extends IClient {
   pin(session: string, forS: number): Promise<void>;
   move(session: string, device: string): Promise<void>;
   request(session: string, demand: IDemand, apply?: 'restart'): Promise<void>;
+  /** Admins: empties a device, or offers it again. */
+  drain(device: string, drained: boolean): Promise<void>;
 }
 
 export function createApi(
@@ -61,7 +63,9 @@ export function createApi(
     pin: async (session, forS) => void (await post(of(session, 'pin'), { for_s: forS })),
     move: async (session, device) => void (await post(of(session, 'move'), { device })),
     request: async (session, demand, apply) =>
-      void (await post(of(session, 'request'), apply ? { ...demand, apply } : demand))
+      void (await post(of(session, 'request'), apply ? { ...demand, apply } : demand)),
+    drain: async (device, drained) =>
+      void (await post(`devices/${encodeURIComponent(device)}/${drained ? 'drain' : 'undrain'}`))
   };
 }
 

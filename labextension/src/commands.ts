@@ -1,13 +1,16 @@
 /** Every action as a command: palette, menus and shortcuts speak to the session given, or to the notebook in front. */
-import { Notification } from '@jupyterlab/apputils';
+import { Clipboard, Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
+import { ReadonlyJSONObject } from '@lumino/coreutils';
 import { Menu } from '@lumino/widgets';
 
 import { Action, actionLabel, isSensible, MENU } from './actions';
 import { IHost } from './live';
+import { IPlace } from './lookup';
 import { Look, lookOf } from './states';
 import { ISession } from './tokens';
+import { place } from './view';
 
 export const SHOW = 'gpushare:show';
 
@@ -16,6 +19,13 @@ export function commandOf(action: Action): string {
 }
 
 export const COMMANDS = [SHOW, ...MENU.map(commandOf)];
+
+/** What can be done with a device; the first two by admins. */
+export const DEVICE_COMMANDS = {
+  drain: 'gpushare:drain',
+  undrain: 'gpushare:undrain',
+  copy: 'gpushare:copy-uuid'
+};
 
 interface ICommandOptions {
   host: Pick<IHost, 'model' | 'focus' | 'act'>;
@@ -63,27 +73,93 @@ export function addCommands(
   }
 }
 
-/** Opens the ⋯ menu of a session under (or beside) what asked for it; the focus goes back there. */
+interface IDeviceOptions {
+  host: Pick<IHost, 'model'>;
+  trans: TranslationBundle;
+  /** Rejects with what the server said. */
+  drain(place: IPlace, drained: boolean): Promise<void>;
+}
+
+export function addDeviceCommands(
+  commands: CommandRegistry,
+  { host, trans, drain }: IDeviceOptions
+): void {
+  const subject = (args: { device?: unknown }): IPlace | null => {
+    const { status } = host.model.snapshot;
+    return status && typeof args.device === 'string' ? place(status, args.device) : null;
+  };
+  for (const drained of [true, false]) {
+    commands.addCommand(drained ? DEVICE_COMMANDS.drain : DEVICE_COMMANDS.undrain, {
+      label: drained ? trans.__('Drain…') : trans.__('Offer again'),
+      caption: drained
+        ? trans.__('Let nothing new start on this GPU, and empty it')
+        : trans.__('End the draining of this GPU'),
+      isEnabled: args => host.model.snapshot.kind === 'ready' && subject(args) !== null,
+      isVisible: args =>
+        host.model.snapshot.status?.admin === true &&
+        (subject(args)?.device.state === 'draining') !== drained,
+      execute: async args => {
+        const found = subject(args);
+        if (found) {
+          await drain(found, drained).catch((error: Error) => Notification.error(error.message));
+        }
+      }
+    });
+  }
+  commands.addCommand(DEVICE_COMMANDS.copy, {
+    label: trans.__('Copy UUID'),
+    isEnabled: args => subject(args) !== null,
+    execute: args => Clipboard.copyToSystem(subject(args)?.device.uuid ?? '')
+  });
+}
+
+/** Opens a menu under (or inside a large) what asked for it; the focus goes back there. */
+function openMenu(
+  commands: CommandRegistry,
+  items: { command: string; args: ReadonlyJSONObject }[],
+  anchor: Element
+): void {
+  const menu = new Menu({ commands });
+  for (const item of items) {
+    if (
+      commands.isEnabled(item.command, item.args) &&
+      commands.isVisible(item.command, item.args)
+    ) {
+      menu.addItem(item);
+    }
+  }
+  if (menu.items.length === 0) {
+    return;
+  }
+  menu.aboutToClose.connect(() => {
+    if (anchor instanceof HTMLElement) {
+      anchor.focus();
+    }
+  });
+  const { left, bottom, top, height } = anchor.getBoundingClientRect();
+  menu.open(left, height > 60 ? top + 24 : bottom);
+}
+
+/** Opens the ⋯ menu of a session. */
 export function createMenu(
   commands: CommandRegistry
 ): (session: ISession, anchor: Element) => void {
-  return (session, anchor) => {
-    const menu = new Menu({ commands });
-    for (const action of MENU) {
-      const item = { command: commandOf(action), args: { session: session.id } };
-      if (commands.isEnabled(item.command, item.args)) {
-        menu.addItem(item);
-      }
-    }
-    if (menu.items.length === 0) {
-      return;
-    }
-    menu.aboutToClose.connect(() => {
-      if (anchor instanceof HTMLElement) {
-        anchor.focus();
-      }
-    });
-    const { left, bottom, top, height } = anchor.getBoundingClientRect();
-    menu.open(left, height > 60 ? top + 24 : bottom);
-  };
+  return ({ id }, anchor) =>
+    openMenu(
+      commands,
+      MENU.map(action => ({ command: commandOf(action), args: { session: id } })),
+      anchor
+    );
+}
+
+/** Opens the menu of a device. */
+export function createDeviceMenu(
+  commands: CommandRegistry
+): (device: string, anchor: Element) => void {
+  return (device, anchor) =>
+    openMenu(
+      commands,
+      Object.values(DEVICE_COMMANDS).map(command => ({ command, args: { device } })),
+      anchor
+    );
 }

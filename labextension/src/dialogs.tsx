@@ -6,6 +6,7 @@ import { IApi } from './api';
 import { AskForm } from './components/ask';
 import { Glyph } from './components/marks';
 import { modelName, percent } from './format';
+import { IPlace } from './lookup';
 import { serversInOrder } from './order';
 import { IDemand, ISession, IStatus } from './tokens';
 import { deviceName, freeShare, isOffered } from './view';
@@ -98,6 +99,19 @@ export async function confirmLoss(title: string, body: string, label: string): P
     buttons: [Dialog.cancelButton(), Dialog.warnButton({ label })]
   });
   return button.accept;
+}
+
+export function confirmDrain(
+  { server, device }: IPlace,
+  trans: TranslationBundle
+): Promise<boolean> {
+  return confirmLoss(
+    trans.__('Drain GPU %1, %2?', device.index, server.name),
+    trans.__(
+      'Nothing new starts on it, and what is there moves or is parked when it rests. It is offered again when you say so.'
+    ),
+    trans.__('Drain')
+  );
 }
 
 /** What the doctor found that is not as it should be, each with its fix. */

@@ -4,9 +4,24 @@ import { TranslationBundle } from '@jupyterlab/translation';
 const GIB = 2 ** 30;
 export const UNREAD = '–';
 
-function number(value: number, digits = 0): string {
+const FORMATS = new Map<string, Intl.NumberFormat>();
+
+/** Making a format takes a hundred times as long as using it. */
+function formatOf(digits: number): Intl.NumberFormat {
+  const language = document.documentElement.lang;
+  const key = `${language} ${digits}`;
+  const known = FORMATS.get(key);
+  if (known) {
+    return known;
+  }
   const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(document.documentElement.lang || undefined, options).format(value);
+  const made = new Intl.NumberFormat(language || undefined, options);
+  FORMATS.set(key, made);
+  return made;
+}
+
+function number(value: number, digits = 0): string {
+  return formatOf(digits).format(value);
 }
 
 /** "50%"; "–" where it was not read. */

@@ -8,6 +8,7 @@ import {
 } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
@@ -16,8 +17,15 @@ import { Widget } from '@lumino/widgets';
 import { createAct } from './acting';
 import { createApi } from './api';
 import { Banner } from './banner';
-import { addCommands, COMMANDS, createMenu, SHOW } from './commands';
-import { showCheck } from './dialogs';
+import {
+  addCommands,
+  addDeviceCommands,
+  COMMANDS,
+  createDeviceMenu,
+  createMenu,
+  SHOW
+} from './commands';
+import { confirmDrain, showCheck } from './dialogs';
 import { NotebookFocus } from './focus';
 import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
@@ -27,7 +35,11 @@ import { StatusItem } from './statusitem';
 import { Tabs } from './tabs';
 import { IGPUShareModel, ISession } from './tokens';
 import { ToolItem } from './toolitem';
+import { ITreeState, PLAIN } from './tree';
 import { WhyView } from './whyview';
+
+/** Where the state of the tree of devices is kept, in each workspace. */
+const TREE = 'jupyter-gpushare:tree';
 
 /** Provides the model: one stream for the whole browser, whoever shows it. */
 const modelPlugin: JupyterFrontEndPlugin<IGPUShareModel> = {
@@ -56,7 +68,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     ICommandPalette,
     INotebookTracker,
     IStatusBar,
-    IToolbarWidgetRegistry
+    IToolbarWidgetRegistry,
+    IStateDB
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -67,7 +80,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     tracker: INotebookTracker | null,
     statusBar: IStatusBar | null,
-    toolbar: IToolbarWidgetRegistry | null
+    toolbar: IToolbarWidgetRegistry | null,
+    state: IStateDB | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
     const api = createApi(app.serviceManager.serverSettings);
@@ -96,6 +110,9 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       preferences,
       act: createAct({ api, model, tracker, trans, explain }),
       openMenu: createMenu(commands),
+      openDeviceMenu: createDeviceMenu(commands),
+      keepTree: tree => void state?.save(TREE, { ...tree }),
+      leave: () => tracker?.currentWidget?.activate(),
       reveal: session => {
         if (session.path !== null && commands.hasCommand('docmanager:open')) {
           void commands.execute('docmanager:open', { path: session.path });
@@ -107,6 +124,10 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       openPanel: () => void commands.execute(SHOW),
       openSettings: () => void commands.execute('settingeditor:open', { query: 'GPU shares' })
     };
+
+    void state?.fetch(TREE).then(tree => {
+      host.tree = { ...PLAIN, ...(tree as Partial<ITreeState> | undefined) };
+    });
 
     const panel = new GPUSharePanel(host);
     app.shell.add(panel, 'left', { rank: 450 });
@@ -121,6 +142,15 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       }
     };
     addCommands(commands, { host, trans, show });
+    addDeviceCommands(commands, {
+      host,
+      trans,
+      drain: async (place, drained) => {
+        if (!drained || (await confirmDrain(place, trans))) {
+          await api.drain(place.device.uuid, drained);
+        }
+      }
+    });
     COMMANDS.forEach(command => palette?.addItem({ command, category: trans.__('GPU') }));
 
     statusBar?.registerStatusItem('jupyter-gpushare:status', {

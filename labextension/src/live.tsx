@@ -8,6 +8,7 @@ import { Action } from './actions';
 import { UiProvider } from './components/context';
 import { IFocus } from './focus';
 import { IGPUShareModel, ISession } from './tokens';
+import { ITreeState } from './tree';
 
 /** What all that is shown here shares. */
 export interface IHost {
@@ -21,6 +22,10 @@ export interface IHost {
   openPanel(): void;
   openSettings?(): void;
   runCheck?(): void;
+  leave?(): void;
+  tree?: ITreeState;
+  keepTree?(state: ITreeState): void;
+  openDeviceMenu?(device: string, anchor: Element): void;
 }
 
 export interface IPreferences {
@@ -55,20 +60,14 @@ export abstract class LiveWidget extends ReactWidget {
   protected abstract draw(): ReactNode;
 
   protected override render(): ReactElement {
-    const { model, focus, trans, preferences, act, openMenu, reveal, openSettings, runCheck } =
-      this.host;
+    const { model, focus, preferences } = this.host;
     this._drawnAt = Date.now();
     const ui = {
+      ...this.host,
       snapshot: model.snapshot,
       now: this._drawnAt,
-      trans,
       focused: focus.kernel,
       rowKeys: preferences.rowKeys,
-      act,
-      openMenu,
-      reveal,
-      openSettings,
-      runCheck,
       retry: () => model.retry()
     };
     return <UiProvider value={ui}>{this.draw()}</UiProvider>;

@@ -1,4 +1,5 @@
 /** In which order and form the parts of the panel stand. Pure. */
+import { lookup } from './lookup';
 import { Look, lookOf } from './states';
 import { IServer, ISession, IStatus } from './tokens';
 import { freeShare, IMoment, isOffered } from './view';
@@ -19,14 +20,47 @@ const RANK: Record<Look, number> = {
   dead: 9
 };
 
-/** One's own sessions, or with the admin scope others': what needs an answer first, then by name. */
-export function inOrder(moment: IMoment, mine = true): ISession[] {
-  const rank = (session: ISession): number => RANK[lookOf(session, moment)];
-  return Object.values(moment.status.sessions)
-    .filter(session => session.mine === mine)
-    .sort(
-      (a, b) => rank(a) - rank(b) || a.label.localeCompare(b.label) || a.id.localeCompare(b.id)
-    );
+const NAMES = new Intl.Collator();
+
+/**
+ * One's own sessions, or with the admin scope others': what needs an answer first, then by name.
+ *
+ * `before`: how they stood last. Of thousands only those that changed are sorted, and put in among the others.
+ */
+export function inOrder(
+  moment: IMoment,
+  mine = true,
+  before: readonly ISession[] = []
+): ISession[] {
+  const { sessions } = moment.status;
+  const compare = (a: ISession, b: ISession): number =>
+    RANK[lookOf(a, moment)] - RANK[lookOf(b, moment)] ||
+    NAMES.compare(a.label, b.label) ||
+    NAMES.compare(a.id, b.id);
+  const same = before.filter(session => sessions[session.id] === session);
+  const known = new Set(same);
+  const fresh = lookup(moment.status)
+    .sessions.filter(session => session.mine === mine && !known.has(session))
+    .sort(compare);
+  if (same.length === 0) {
+    return fresh;
+  }
+  const result: ISession[] = [];
+  let from = 0;
+  for (const session of fresh) {
+    let [low, high] = [from, same.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (compare(same[middle], session) <= 0) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    result.push(...same.slice(from, low), session);
+    from = low;
+  }
+  return result.concat(same.slice(from));
 }
 
 /** Servers by name, as they always stand: live values never move a row. */

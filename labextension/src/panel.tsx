@@ -14,6 +14,14 @@ export class GPUSharePanel extends LiveWidget {
     this.addClass('jp-GPUShare-panel');
     this.title.icon = gpuIcon;
     this.title.caption = title;
+    this.node.dataset.scrolls = '';
+    this.node.addEventListener('keydown', event => {
+      const search = this.node.querySelector<HTMLElement>('.jp-GPUShare-search input');
+      if (event.key === '/' && search && event.target !== search) {
+        event.preventDefault();
+        search.focus();
+      }
+    });
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', title);
   }

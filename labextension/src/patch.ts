@@ -9,13 +9,13 @@ export function mergePatch(target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) {
     return patch;
   }
-  const result = new Map(Object.entries(isObject(target) ? target : {}));
+  const result: Record<string, unknown> = isObject(target) ? { ...target } : {};
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) {
-      result.delete(key);
-    } else {
-      result.set(key, mergePatch(result.get(key), value));
+      Reflect.deleteProperty(result, key);
+    } else if (key !== '__proto__') {
+      result[key] = mergePatch(result[key], value);
     }
   }
-  return Object.fromEntries(result);
+  return result;
 }

@@ -1,6 +1,7 @@
 /** The status as it is kept: patches applied, what was removed made null, durations and traces remembered. Pure. */
+import { lookup } from './lookup';
 import { mergePatch } from './patch';
-import { DURATIONS, Heard, IDevice, ISession, IStatus, ITrace } from './tokens';
+import { DURATIONS, Heard, IDevice, IServer, ISession, IStatus, ITrace } from './tokens';
 
 /** Merge patches remove a key to say null; these put the null back. */
 const NO_SESSION: Partial<ISession> = {
@@ -39,11 +40,28 @@ const NO_DEVICE: Partial<IDevice> = {
 const TRACE_POINTS = 60;
 const TRACE_STEP_MS = 2000;
 
-function mapValues<T, U>(
+function mapValues<T>(
   map: Record<string, T> | undefined,
-  change: (value: T) => U
-): Record<string, U> {
+  change: (value: T) => T
+): Record<string, T> {
   return Object.fromEntries(Object.entries(map ?? {}).map(([key, value]) => [key, change(value)]));
+}
+
+function filledDevice(device: IDevice): IDevice {
+  return { ...NO_DEVICE, ...device };
+}
+
+function filledServer(server: IServer): IServer {
+  return {
+    ...server,
+    age_s: server.age_s ?? null,
+    devices: mapValues(server.devices, filledDevice)
+  };
+}
+
+function filledSession(session: ISession): ISession {
+  const next = session.next ? { ...session.next, in_s: session.next.in_s ?? null } : null;
+  return { ...NO_SESSION, ...session, next };
 }
 
 /** The same status with every field that may be null present. */
@@ -52,33 +70,50 @@ export function completed(status: IStatus): IStatus {
     ...status,
     degraded: status.degraded ?? [],
     queue: status.queue ?? [],
-    servers: mapValues(status.servers, server => ({
-      ...server,
-      age_s: server.age_s ?? null,
-      devices: mapValues(server.devices, device => ({ ...NO_DEVICE, ...device }))
-    })),
-    sessions: mapValues(status.sessions, session => ({
-      ...NO_SESSION,
-      ...session,
-      next: session.next ? { ...session.next, in_s: session.next.in_s ?? null } : null
-    }))
+    servers: mapValues(status.servers, filledServer),
+    sessions: mapValues(status.sessions, filledSession)
   };
 }
 
+/** Only what the patch names is made new: a hub's thousands of other sessions are not looked at. */
 export function patched(status: IStatus, patch: unknown): IStatus {
-  return completed(mergePatch(status, patch) as IStatus);
+  const named = patch as Partial<Pick<IStatus, 'sessions' | 'servers'>>;
+  const merged = mergePatch(status, patch) as IStatus; // its maps are new where the patch names them
+  for (const id of Object.keys(named.sessions ?? {})) {
+    if (merged.sessions[id]) {
+      merged.sessions[id] = filledSession(merged.sessions[id]);
+    }
+  }
+  for (const name of Object.keys(named.servers ?? {})) {
+    if (merged.servers[name]) {
+      merged.servers[name] = filledServer(merged.servers[name]);
+    }
+  }
+  return {
+    ...merged,
+    degraded: merged.degraded ?? [],
+    queue: merged.queue ?? [],
+    servers: merged.servers ?? {},
+    sessions: merged.sessions ?? {}
+  };
 }
 
 /** When each running duration was last heard: now where its value differs from before, else as before. */
 export function heard(earlier: Heard, before: IStatus | null, after: IStatus, now: number): Heard {
   const result: Heard = {};
-  for (const [id, session] of Object.entries(after.sessions)) {
+  for (const session of lookup(after).sessions) {
+    const { id } = session;
     const old = before?.sessions[id];
-    const times: Heard[string] = {};
-    for (const field of DURATIONS) {
-      times[field] = old?.[field] === session[field] ? (earlier[id]?.[field] ?? now) : now;
-    }
-    result[id] = times;
+    const times = earlier[id];
+    result[id] =
+      times && old === session
+        ? times
+        : Object.fromEntries(
+            DURATIONS.map(field => [
+              field,
+              old?.[field] === session[field] ? (times?.[field] ?? now) : now
+            ])
+          );
   }
   return result;
 }

@@ -19,12 +19,11 @@ export class Tabs implements ITabs {
     this._locks = typeof BroadcastChannel === 'undefined' ? undefined : navigator.locks;
     if (this._locks) {
       this._channel = new BroadcastChannel(this._name);
-      this._channel.onmessage = ({ data }: MessageEvent<ISnapshot | 'hello'>) => {
+      this._channel.onmessage = ({ data }: MessageEvent<ISnapshot | 'hello' | 'here'>) => {
+        this._isAlone = false;
         if (data === 'hello') {
-          if (this._leads && this._last) {
-            this._channel?.postMessage(this._last);
-          }
-        } else {
+          this._channel?.postMessage(this._leads && this._last ? this._last : 'here');
+        } else if (data !== 'here') {
           this._received.emit(data);
         }
       };
@@ -47,7 +46,7 @@ export class Tabs implements ITabs {
 
   send(snapshot: ISnapshot): void {
     this._last = snapshot;
-    if (!this._isDisposed) {
+    if (!this._isDisposed && !this._isAlone) {
       this._channel?.postMessage(snapshot);
     }
   }
@@ -79,5 +78,7 @@ export class Tabs implements ITabs {
   private _channel: BroadcastChannel | undefined;
   private _last: ISnapshot | undefined;
   private _leads = false;
+  /** Nobody else was heard yet: a copy of a large snapshot would be for nobody. */
+  private _isAlone = true;
   private _isDisposed = false;
 }

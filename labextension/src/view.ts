@@ -1,5 +1,6 @@
 /** What parts of the status mean, asked by everything that shows them. Pure. */
 import { modelName } from './format';
+import { IPlace, lookup } from './lookup';
 import { Duration, IDevice, IPart, IServer, ISession, ISnapshot, IStatus } from './tokens';
 
 /** A status together with the moment it is looked at. */
@@ -8,11 +9,6 @@ export interface IMoment {
   snapshot: ISnapshot;
   /** ms of Date.now. */
   now: number;
-}
-
-export interface IPlace {
-  server: IServer;
-  device: IDevice;
 }
 
 /** The value of a running duration at this moment; counts down, or up for `idle_s` and `waiting_s`. */
@@ -33,13 +29,7 @@ export function running(
 }
 
 export function place(status: IStatus, uuid: string): IPlace | null {
-  for (const server of Object.values(status.servers)) {
-    const device = server.devices[uuid];
-    if (device) {
-      return { server, device };
-    }
-  }
-  return null;
+  return lookup(status).places.get(uuid) ?? null;
 }
 
 /** "GPU 2", with its server where there are several. */
@@ -102,19 +92,21 @@ export function neighbours(status: IStatus, session: ISession): number {
   );
 }
 
-export function mySessionsOn(status: IStatus, uuid: string): ISession[] {
-  return Object.values(status.sessions).filter(
-    session => session.mine && session.devices.some(part => part.uuid === uuid)
-  );
+export function mySessionsOn(status: IStatus, uuid: string): readonly ISession[] {
+  return lookup(status).mine.get(uuid) ?? [];
+}
+
+/** My share of a device, over all my sessions on it. */
+export function myShareOf(status: IStatus, uuid: string): number {
+  return mySessionsOn(status, uuid)
+    .map(session => session.devices.find(part => part.uuid === uuid)?.share ?? 0)
+    .reduce((sum, share) => sum + share, 0);
 }
 
 /** What others hold of a device: nameless shares, and with the admin scope their sessions instead. */
 export function othersOn(status: IStatus, device: IDevice): number[] {
-  const named = Object.values(status.sessions)
-    .filter(session => !session.mine)
-    .flatMap(session => session.devices.filter(part => part.uuid === device.uuid))
-    .map(part => part.share);
-  return [...named, ...device.other_shares].filter(share => share > 0);
+  const named = lookup(status).named.get(device.uuid) ?? [];
+  return [...named, ...device.other_shares.filter(share => share > 0)];
 }
 
 /** Somebody waits besides this session. */
@@ -132,6 +124,11 @@ export function isOffered(server: IServer, device: IDevice): boolean {
 /** Holds memory of processes that belong to no notebook, and would not be safe to lend. */
 export function isForeign(device: IDevice): boolean {
   return device.others.some(other => other.why !== 'off-lease');
+}
+
+/** Something is wrong with it, or with its server. */
+export function isTroubled({ server, device }: IPlace): boolean {
+  return server.state === 'down' || device.state !== 'healthy' || isForeign(device);
 }
 
 /** Bytes that belong to no notebook; null where that could not be read. */

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-PICTURES = Path(__file__).parents[2] / "artifacts"
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "artifacts"
+AXE = ROOT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, Route, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from jupyter_gpushare.demo.notebook import Notebook
 from jupyter_gpushare.demo.servers import Server, serving, wait_for
-from tests.browser.look import DARK, LIGHT, PICTURES, theme
+from tests.browser.look import AXE, DARK, LIGHT, PICTURES, theme
+from tests.browser.made_up import GIB, answering
+from tests.browser.panel import LAB, opened, widen
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 CONTRAST = "JupyterLab Dark High Contrast"
-AXE = Path(__file__).parents[2] / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
 OURS = "/gpushare/api/"
-GIB = 2**30
-LAB = {"LabApp": {"expose_app_in_browser": True}}
 
 
 @pytest.fixture(scope="module")
@@ -60,43 +58,6 @@ def dress(status: dict[str, Any]) -> dict[str, Any]:
     return status
 
 
-def dressed(route: Route) -> None:
-    answer = route.fetch()
-    if answer.status == 200 and "sessions" in (seen := answer.json()):
-        route.fulfill(response=answer, json=dress(seen))
-    else:
-        route.fulfill(response=answer)
-
-
-def opened(page: Page, server: Server, name: str = "features") -> Locator:
-    """The panel beside that notebook."""
-    page.goto(f"{server.url}lab/tree/{name}.ipynb?token={server.token}&reset")
-    page.wait_for_selector(".jp-NotebookPanel", timeout=60_000)
-    page.evaluate("window.jupyterapp.commands.execute('gpushare:show')")
-    panel = page.locator(".jp-GPUShare-panel")
-    expect(panel.locator("[data-device]").first).to_be_visible(timeout=20_000)
-    return panel
-
-
-def widen(page: Page, panel: Locator, width: int) -> None:
-    """Drags the edge of the side area until the panel is that wide."""
-
-    def dragged() -> bool:
-        box = panel.bounding_box()
-        assert box
-        if abs(box["width"] - width) < 4:
-            return True
-        edge, height = box["x"] + box["width"] + 2, box["y"] + 300
-        page.mouse.move(edge, height)
-        page.mouse.down()
-        page.mouse.move(edge + width - box["width"], height, steps=3)
-        page.mouse.up()
-        page.evaluate("getSelection().removeAllRanges()")  # a drag that missed the edge marks text
-        return False
-
-    wait_for(f"the panel is {width} px wide", dragged, 10.0)  # a theme just changed may still be laid out
-
-
 def ours(page: Page) -> list[str]:
     """The requests of the extension from now on."""
     asked: list[str] = []
@@ -111,8 +72,7 @@ def ours(page: Page) -> list[str]:
 
 def test_no_text_is_cut_and_axe_finds_nothing_in_any_theme_and_width(alice, page):
     page.set_viewport_size({"width": 1280, "height": 1150})
-    page.route("**/gpushare/api/v1/events*", lambda route: route.abort())
-    page.route("**/gpushare/api/v1/status*", dressed)
+    answering(page, dress)
     panel = opened(page, alice)
     expect(panel.locator("[data-session]")).to_have_count(6)
     expect(panel.locator(".jp-GPUShare-slices [data-kind='others']")).to_have_count(1)

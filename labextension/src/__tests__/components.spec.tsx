@@ -1,7 +1,6 @@
 import { act, fireEvent, render, screen, within } from '@testing-library/react';
 
 import { Action } from '../actions';
-import { Servers } from '../components/servers';
 import { IUi, UiProvider } from '../components/context';
 import { Overview } from '../components/overview';
 import { AskForm, gpusOf } from '../components/ask';
@@ -256,14 +255,31 @@ test('old readings are marked', () => {
   expect(find(container, '[data-device="GPU-1"]').dataset.stale).toBeUndefined();
 });
 
-test('over twelve devices a server is a strip of cells that opens to its tiles', () => {
+test('over twelve devices the servers are a tree: a line opens with the arrow key, a device shows its tile', () => {
   const many = Array.from({ length: 16 }, (_, index) => device(index, { allocated: 0.5 }));
-  const { container } = show(snapshot(status([], many)), {}, <Servers />);
-  const strip = screen.getByRole('button', { name: 'alpha, 16 × A100 80GB, 8 of 16 free' });
-  expect(container.querySelectorAll('.jp-GPUShare-cells > span')).toHaveLength(16);
-  expect(container.querySelectorAll('.jp-GPUShare-tile')).toHaveLength(0);
-  fireEvent.click(strip);
-  expect(container.querySelectorAll('.jp-GPUShare-tile')).toHaveLength(16);
+  showStatus([], many);
+  const line = screen.getByRole('treeitem', { name: 'alpha, 8 of 16 free' });
+  expect(line.getAttribute('aria-expanded')).toBe('false');
+  line.focus();
+  fireEvent.keyDown(line, { key: 'ArrowRight' });
+  expect(line.getAttribute('aria-expanded')).toBe('true');
+  const [first] = screen.getAllByRole('treeitem', { name: 'GPU 0, A100 80GB, 50% free' });
+  fireEvent.click(first);
+  expect(screen.getByText('time-sliced')).toBeTruthy();
+});
+
+test('the search field and the filters narrow the tree, and say so when nothing is left', () => {
+  const many = Array.from({ length: 16 }, (_, index) =>
+    device(index, { allocated: index === 5 ? 0.2 : 1 })
+  );
+  showStatus([], many);
+  fireEvent.click(screen.getByRole('button', { name: 'Free now 1' }));
+  expect(screen.getByRole('treeitem', { name: 'GPU 5, A100 80GB, 80% free' })).toBeTruthy();
+  const search = screen.getByRole('searchbox', { name: 'Search GPUs' });
+  fireEvent.change(search, { target: { value: 'model:H100' } });
+  expect(screen.getByText('No GPU matches.')).toBeTruthy();
+  fireEvent.click(screen.getByRole('button', { name: 'Clear the filter' }));
+  expect(screen.getByRole('button', { name: 'All 16' })).toBeTruthy();
 });
 
 test('the line one stands in: squares ahead, you, squares behind; a number where it is long', () => {

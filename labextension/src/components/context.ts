@@ -4,6 +4,7 @@ import { createContext, useContext } from 'react';
 
 import { Action } from '../actions';
 import { ISession, ISnapshot } from '../tokens';
+import { ITreeState } from '../tree';
 import { IMoment } from '../view';
 
 export interface IUi {
@@ -21,6 +22,12 @@ export interface IUi {
   /** Brings the session's notebook to the front. */
   reveal(session: ISession): void;
   retry(): void;
+  /** Brings the notebook in front back. */
+  leave?(): void;
+  /** How the tree of devices was left, and where that is kept. */
+  tree?: ITreeState;
+  keepTree?(state: ITreeState): void;
+  openDeviceMenu?(device: string, anchor: Element): void;
   openSettings?(): void;
   runCheck?(): void;
 }

@@ -24,7 +24,7 @@ export function useRoving(): IRoving {
   return { ref, onKeyDown: rove, onFocus: keepOneStop };
 }
 
-function keepOneStop({ currentTarget, target }: FocusEvent<HTMLElement>): void {
+export function keepOneStop({ currentTarget, target }: FocusEvent<HTMLElement>): void {
   const stop = target.closest<HTMLElement>(STOP);
   stopsOf(currentTarget).forEach(other => (other.tabIndex = other === stop ? 0 : -1));
 }
@@ -60,7 +60,11 @@ function rove(event: KeyboardEvent<HTMLElement>): void {
   }
 }
 
-function buttonFrom(stop: HTMLElement, target: HTMLElement, step: number): HTMLElement | undefined {
+export function buttonFrom(
+  stop: HTMLElement,
+  target: HTMLElement,
+  step: number
+): HTMLElement | undefined {
   const buttons = Array.from(stop.querySelectorAll<HTMLElement>('button:not(:disabled)'));
   const at = buttons.indexOf(target);
   return at < 0 ? (step > 0 ? buttons[0] : undefined) : buttons[at + step];

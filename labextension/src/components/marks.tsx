@@ -123,6 +123,13 @@ const ICONS = {
   down: <path d="m3 5 4 4 4-4" strokeWidth="1.5" {...line} />,
   right: <path d="m5 3 4 4-4 4" strokeWidth="1.5" {...line} />,
   close: <path d="m3 3 8 8m0-8-8 8" strokeWidth="1.4" {...line} />,
+  search: (
+    <>
+      <circle cx="6" cy="6" r="4" strokeWidth="1.5" {...line} />
+      <path d="m9 9 4 4" strokeWidth="1.5" {...line} />
+    </>
+  ),
+  chart: <path d="M1.5 12.5h11M3 10V7m3 3V3m3 7V5m3 5V8" strokeWidth="1.5" {...line} />,
   settings: (
     <>
       <circle cx="7" cy="7" r="2" strokeWidth="1.4" {...line} />

@@ -1,9 +1,10 @@
 /** The whole panel: my notebooks, then the servers; and what stands there when there is nothing to show. */
-import { ReactNode, useId, useState } from 'react';
+import { ReactNode, useId, useMemo, useRef, useState } from 'react';
 
 import { devices as amount, timeOfDay } from '../format';
 import { holds, inOrder, totals } from '../order';
 import { DegradedCode, ISession } from '../tokens';
+import { IMoment } from '../view';
 import { Card } from './card';
 import { useMoment, useUi } from './context';
 import { Glyph, Icon, Rich } from './marks';
@@ -121,10 +122,10 @@ function Strips(): JSX.Element | null {
 function Known(): JSX.Element {
   const { trans, focused, snapshot } = useUi();
   const moment = useMoment();
-  const sessions = inOrder(moment);
+  const sessions = useOrder(moment, true);
   const front = sessions.find(session => session.id === focused);
   const rest = sessions.filter(session => session !== front);
-  const others = moment.status.admin ? inOrder(moment, false) : [];
+  const others = useOrder(moment, false);
   const asOf =
     snapshot.kind === 'gone' && snapshot.at !== null
       ? trans.__('as of %1', timeOfDay(snapshot.at))
@@ -140,7 +141,7 @@ function Known(): JSX.Element {
           />
         )}
       </Section>
-      {others.length > 0 && (
+      {moment.status.admin && others.length > 0 && (
         <Section title={trans.__('Of others')} summary={trans.__('admin view')}>
           <Rows sessions={others} label={trans.__('Notebooks of others')} />
         </Section>
@@ -150,6 +151,18 @@ function Known(): JSX.Element {
       </Section>
     </>
   );
+}
+
+/** In order, beginning with the order of before: of thousands, few change their place. */
+function useOrder(moment: IMoment, mine: boolean): ISession[] {
+  const before = useRef<ISession[]>([]);
+  const sessions = useMemo(
+    () => inOrder(moment, mine, before.current),
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- a warning begins with its message, not between two
+    [moment.status, mine]
+  );
+  before.current = sessions;
+  return sessions;
 }
 
 type Trans = ReturnType<typeof useUi>['trans'];

@@ -9,10 +9,40 @@ import { ShareBar } from './bars';
 import { useMoment, useUi } from './context';
 import { actionOf, opensMenu, useRoving } from './keys';
 import { Glyph, Name, Rich } from './marks';
+import { VirtualList } from './virtual';
 
 const WITH_BAR: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 
-export function Rows({ sessions, label }: { sessions: ISession[]; label: string }): JSX.Element {
+const MANY = 60; // beyond, rows are all of one height and only those in sight are drawn
+const ROW_PX = 58;
+
+interface IRowsProps {
+  sessions: ISession[];
+  label: string;
+}
+
+const keyOf = (session: ISession): string => session.id;
+const heightOf = (): number => ROW_PX;
+const textOf = (session: ISession): string => session.label;
+
+export function Rows(props: IRowsProps): JSX.Element {
+  return props.sessions.length > MANY ? (
+    <VirtualList
+      items={props.sessions}
+      keyOf={keyOf}
+      heightOf={heightOf}
+      textOf={textOf}
+      draw={session => <Row key={session.id} session={session} fixed />}
+      role="list"
+      label={props.label}
+      className="jp-GPUShare-rows"
+    />
+  ) : (
+    <FewRows {...props} />
+  );
+}
+
+function FewRows({ sessions, label }: IRowsProps): JSX.Element {
   const roving = useRoving();
   return (
     <div className="jp-GPUShare-rows" role="list" aria-label={label} {...roving}>
@@ -23,7 +53,7 @@ export function Rows({ sessions, label }: { sessions: ISession[]; label: string 
   );
 }
 
-function Row({ session }: { session: ISession }): JSX.Element {
+function Row({ session, fixed }: { session: ISession; fixed?: boolean }): JSX.Element {
   const { trans, snapshot, openMenu, reveal, rowKeys } = useUi();
   const [answer, ask] = useAct(session.id);
   const { look, label, word, figure } = appearance(session, useMoment(), trans);
@@ -44,12 +74,14 @@ function Row({ session }: { session: ISession }): JSX.Element {
     }
     event.preventDefault();
   };
-  const actions = rowActions(look);
+  const actions = fixed ? [] : rowActions(look);
   return (
     <div
       className="jp-GPUShare-row"
       role="listitem"
       data-stop
+      data-key={session.id}
+      data-fixed={fixed || undefined}
       data-session={session.id}
       data-state={session.state}
       data-look={look}

@@ -1,14 +1,12 @@
-/** The servers: tiles while there are few devices, else one strip of cells for each server that opens to its tiles. */
-import { useState } from 'react';
-
-import { devices as amount, modelName, percent, span } from '../format';
+/** The servers: tiles while there are few devices, else a tree that can be searched. */
+import { modelName, span } from '../format';
 import { serversInOrder } from '../order';
 import { IDevice, IServer, IStatus } from '../tokens';
-import { freeShare, IMoment, isOffered, mySessionsOn } from '../view';
 import { useMoment, useUi } from './context';
 import { useRoving } from './keys';
-import { Glyph, Icon, vars } from './marks';
+import { Glyph } from './marks';
 import { Tile } from './tile';
+import { Tree } from './tree';
 
 const MOST_TILES = 12;
 
@@ -18,12 +16,10 @@ export function Servers(): JSX.Element {
   const count = servers.reduce((sum, server) => sum + Object.keys(server.devices).length, 0);
   return (
     <>
-      {servers.map(server =>
-        count > MOST_TILES ? (
-          <Strip key={server.name} server={server} />
-        ) : (
-          <Open key={server.name} server={server} />
-        )
+      {count > MOST_TILES ? (
+        <Tree />
+      ) : (
+        servers.map(server => <Open key={server.name} server={server} />)
       )}
       <Legend />
     </>
@@ -80,65 +76,6 @@ function Tiles({ server }: { server: IServer }): JSX.Element {
         <Tile key={device.uuid} server={server} device={device} />
       ))}
     </div>
-  );
-}
-
-function Strip({ server }: { server: IServer }): JSX.Element {
-  const { trans } = useUi();
-  const moment = useMoment();
-  const [open, setOpen] = useState(false);
-  const devices = byIndex(server);
-  const free = devices.reduce((sum, device) => sum + (freeShare(server, device) ?? 0), 0);
-  const text = trans.__('%1 of %2 free', amount(free), devices.length);
-  return (
-    <section className="jp-GPUShare-server" data-server={server.name} data-state={server.state}>
-      <button
-        type="button"
-        className="jp-GPUShare-strip"
-        aria-expanded={open}
-        aria-label={`${server.name}, ${content(server)}, ${text}`}
-        onClick={() => setOpen(!open)}
-      >
-        <Icon name={open ? 'down' : 'right'} />
-        <span className="jp-GPUShare-serverName">{server.name}</span>
-        <span className="jp-GPUShare-cells" aria-hidden="true">
-          {devices.map(device => (
-            <Cell key={device.uuid} server={server} device={device} moment={moment} />
-          ))}
-        </span>
-        <span className="jp-GPUShare-free">{amount(free)}</span>
-      </button>
-      {open && <Inside server={server} />}
-    </section>
-  );
-}
-
-function Cell({
-  server,
-  device,
-  moment
-}: {
-  server: IServer;
-  device: IDevice;
-  moment: IMoment;
-}): JSX.Element {
-  const mine = mySessionsOn(moment.status, device.uuid)
-    .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
-    .reduce((sum, share) => sum + share, 0);
-  const kind =
-    device.state === 'lost' || server.state === 'down'
-      ? 'lost'
-      : isOffered(server, device)
-        ? undefined
-        : 'foreign';
-  return (
-    <span
-      data-device={device.uuid}
-      data-kind={kind}
-      data-mine={mine > 0 || undefined}
-      title={`GPU ${device.index} · ${percent(device.allocated)}`}
-      style={vars({ allocated: device.allocated ?? 0, mine })}
-    />
   );
 }
 

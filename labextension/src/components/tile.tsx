@@ -6,14 +6,22 @@ import { IDevice, IServer, Sharing } from '../tokens';
 import { freeShare, isForeign, isOffered, mySessionsOn, unmanaged } from '../view';
 import { Slices, Sparkline } from './bars';
 import { useMoment, useUi } from './context';
+import { opensMenu } from './keys';
 import { Glyph, vars } from './marks';
 
 const STALE_S = 15;
 const AGED_S = 5;
 const HOT = 0.95;
 
-export function Tile({ server, device }: { server: IServer; device: IDevice }): JSX.Element {
-  const { trans, snapshot } = useUi();
+interface ITileProps {
+  server: IServer;
+  device: IDevice;
+  /** Inside a line of the tree, which is what takes the focus. */
+  inTree?: boolean;
+}
+
+export function Tile({ server, device, inTree = false }: ITileProps): JSX.Element {
+  const { trans, snapshot, openDeviceMenu } = useUi();
   const { status } = useMoment();
   const mine = mySessionsOn(status, device.uuid).length > 0;
   const model = modelName(device.model);
@@ -26,15 +34,28 @@ export function Tile({ server, device }: { server: IServer; device: IDevice }): 
   return (
     <div
       className="jp-GPUShare-tile"
-      role="listitem"
+      role={inTree ? undefined : 'listitem'}
       data-device={device.uuid}
       data-state={device.state}
       data-mine={mine || undefined}
       data-trouble={trouble?.look}
       data-stale={stale || undefined}
-      data-stop
-      tabIndex={-1}
-      aria-label={[`GPU ${device.index}`, model, free].join(', ')}
+      data-stop={inTree ? undefined : true}
+      tabIndex={inTree ? undefined : -1}
+      aria-label={inTree ? undefined : [`GPU ${device.index}`, model, free].join(', ')}
+      onKeyDown={event => {
+        if (opensMenu(event) && !inTree && openDeviceMenu) {
+          event.preventDefault();
+          openDeviceMenu(device.uuid, event.currentTarget);
+        }
+      }}
+      onContextMenu={event => {
+        if (openDeviceMenu) {
+          event.preventDefault();
+          event.stopPropagation();
+          openDeviceMenu(device.uuid, event.currentTarget);
+        }
+      }}
       title={age > AGED_S ? trans.__('Read %1 ago', span(age, trans)) : undefined}
     >
       <div className="jp-GPUShare-tileHead">
@@ -192,7 +213,11 @@ interface ITrouble {
   text: string;
 }
 
-function troubleOf(server: IServer, device: IDevice, trans: TranslationBundle): ITrouble | null {
+export function troubleOf(
+  server: IServer,
+  device: IDevice,
+  trans: TranslationBundle
+): ITrouble | null {
   const reason = device.reason ?? '';
   if (device.state === 'lost') {
     return { look: 'lost', word: trans.__('stopped answering'), text: reason };
@@ -215,7 +240,7 @@ function troubleOf(server: IServer, device: IDevice, trans: TranslationBundle): 
   return null;
 }
 
-function freeWord(server: IServer, device: IDevice, trans: TranslationBundle): string {
+export function freeWord(server: IServer, device: IDevice, trans: TranslationBundle): string {
   const free = freeShare(server, device);
   if (free === null) {
     return UNREAD;

@@ -1,0 +1,79 @@
+"""Status answers of places that no test machine is: a hub of many GPUs, put over a real server's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, Route
+
+GIB = 2**30
+Status = dict[str, Any]
+
+
+def answering(page: Page, dress: Callable[[Status], Status]) -> None:
+    """Every look at the status sees it dressed; no stream of events comes through, which would tell the truth."""
+
+    def dressed(route: Route) -> None:
+        answer = route.fetch()
+        if answer.status == 200 and "sessions" in (seen := answer.json()):
+            route.fulfill(response=answer, json=dress(seen))
+        else:
+            route.fulfill(response=answer)
+
+    page.route("**/gpushare/api/v1/events*", lambda route: route.abort())
+    page.route("**/gpushare/api/v1/status*", dressed)
+
+
+HELD = {  # server -> model, how much of each device is held
+    "bravo": ("NVIDIA H100 80GB HBM3", (1, 1, 0.9, 1, 1, 1, 0.8, 1)),
+    "charlie": ("NVIDIA H100 80GB HBM3", (1, 1, 0.6, 1, 1, 1, 1, 0.5)),
+    "gpu-a100-rack2-node07": ("NVIDIA A100-SXM4-80GB", (0.4, 1, 0.2, 0, 1, 0.7, 0, 0)),
+    "delta": ("NVIDIA A100-SXM4-80GB", (1, 1, 1, 0.6, 1, 0.9, 1, 0.5)),
+    "echo": ("NVIDIA A100-SXM4-80GB", (0.2, 0.3, 1, 1, 1, 1, 0.5, 1)),
+    "foxtrot": ("NVIDIA A100-SXM4-80GB", (1, 0.9, 1, 0.4, 1, 1, 0, 1)),
+    "golf": ("NVIDIA L40S", (0.9, 0.7, 0.5, 0.4)),
+    "hotel": ("NVIDIA RTX A6000", (1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)),
+}
+
+
+def hub(status: Status) -> Status:
+    """Sixty GPUs of four models on eight servers; one of mine on charlie, one lost, one not managed."""
+    device = status["servers"][0]["devices"][0]
+    servers = []
+    for name, (model, held) in HELD.items():
+        devices = []
+        for index, share in enumerate(held):
+            more: dict[str, Any] = {"other_shares": [share] if share else [], "allocated": share}
+            if (name, index) == ("foxtrot", 6):
+                more |= {"state": "lost", "reason": "It fell off the bus."}
+            if (name, index) == ("gpu-a100-rack2-node07", 7):
+                left = {"pid": None, "owner": None, "memory": 24 * GIB, "why": "foreign", "session": None}
+                more |= {"others": [left]}
+            if (name, index) == ("charlie", 5):
+                more |= {"other_shares": []}
+            read = {"utilization": round(0.9 * share, 2), "memory_used": int((1 + 70 * share) * GIB)}
+            heat = {"temperature_c": int(30 + 45 * share), "memory_total": 80 * GIB, "age_s": 0.4}
+            devices.append(
+                {**device, "uuid": f"{name}-{index}", "index": index, "model": model, **read, **heat, **more}
+            )
+        servers.append({"name": name, "state": "up", "age_s": 0.4, "devices": devices})
+    status["servers"] = servers
+    front = next(session for session in status["sessions"] if session["label"].startswith("features"))
+    wish = {"gpus": 2, "constraints": {"model": "A100", "server": None}}
+    waiting = {
+        "state": "waiting",
+        "devices": [],
+        "queue_position": 3,
+        "eta_s": 240.0,
+        "waiting_s": 80.0,
+        "idle_s": None,
+    }
+    part = {"uuid": "charlie-5", "share": 1.0, "memory_used": 60 * GIB, "utilization": 0.9}
+    gnn = {"id": "gnn", "label": "gnn_molecule-property-prediction_qm9.ipynb", "state": "active", "devices": [part]}
+    status["sessions"] = [
+        {**front, **waiting, "demand": {**front["demand"], **wish}, "message": ""},
+        {**front, **gnn, "guarantee": 0.5, "idle_s": None, "message": ""},
+    ]
+    status["queue"] = [None, None, front["id"], None, None, None]
+    return status
