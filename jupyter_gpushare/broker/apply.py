@@ -354,7 +354,12 @@ class Applier:
 
 
 Then = Callable[[Session, CommandResult, float], None]
-MOVED = {"leaving": "is being taken out of service", "asked": "was left as you asked"}
+MOVED = {
+    "leaving": "is being taken out of service",
+    "asked": "was left as you asked",
+    "hot": "is too hot to be fast",
+    "makes_room": "is needed for a larger demand",
+}
 VERBS: dict[type[AnyDecision], Callable] = {
     Place: Applier.place,
     Expand: Applier.resize,

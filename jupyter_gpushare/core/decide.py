@@ -14,13 +14,14 @@ from .evacuate import evacuate
 from .fitness import fitness
 from .ladder import take_back
 from .lend import lend
+from .make_room import make_room
 from .objectives import in_force
 from .policy import Policy
 from .state import Floats, State
 
 Stage = Callable[[Draft, float, Policy], Draft]
 
-STAGES: tuple[Stage, ...] = (admit, evacuate, take_back, lend)
+STAGES: tuple[Stage, ...] = (admit, evacuate, make_room, take_back, lend)
 
 
 def decide(state: State, now: float, policy: Policy) -> list[Decision]:

@@ -31,6 +31,7 @@ class Draft:
     kept : for whom `ahead` is kept, and on which devices
     decisions : what was decided so far
     granted : the row of the session behind each decision (its index) that grants a lease
+    moved : sessions that move to other devices; nothing else is decided on them
     """
 
     state: State
@@ -56,6 +57,7 @@ class Draft:
     kept: dict[int, Ints] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     granted: dict[int, int] = field(default_factory=dict)
+    moved: list[int] = field(default_factory=list)
 
     def rows(self, session: int) -> Ints:
         """The rows of a session's placements."""
@@ -205,7 +207,9 @@ def copy_of(draft: Draft) -> Draft:
     """A copy to try things on."""
     arrays = {f.name: getattr(draft, f.name).copy() for f in fields(draft) if f.type in ("Ints", "Floats", "Bools")}
     room = Room(**{f.name: getattr(draft.room, f.name).copy() for f in fields(Room)})
-    return replace(draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[], granted={})
+    return replace(
+        draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[], granted={}, moved=list(draft.moved)
+    )
 
 
 def _grow(draft: Draft) -> None:

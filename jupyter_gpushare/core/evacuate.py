@@ -1,21 +1,28 @@
-"""Away from devices that are draining or failing: what has nothing there is placed anew, what is idle moves."""
+"""Away from devices that are draining, failing or hot: what has nothing there is placed anew, what is idle moves."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..model import Move
 from .admit import fits
 from .choose import choose, place
 from .draft import FREE, Draft
 from .fitness import fitness
+from .moves import cost_s, elsewhere, movable, move, saves_s, speed
 from .policy import Policy
+from .reclaim import HORIZON_S, return_p
 from .room import reachable
-from .state import BOUND, IDLE, Bools, Ints
+from .state import BOUND, IDLE, PARKING, RESUMING, Bools
+
+COOL = 0.95  # a device that will deliver so much of its clocks takes in those that leave hotter ones
+ATTEMPTS = 4  # sessions on hot devices that are looked at in a call
 
 
 def evacuate(draft: Draft, now: float, policy: Policy) -> Draft:
-    """Re-places sessions without a context, and moves idle ones that can be parked, where another device takes them."""
+    """Re-places sessions without a context, and moves idle ones that can be parked, where another device takes them.
+
+    Leaving a device that is draining or failing is worth any cost: what stays there would be lost, or in the way.
+    """
     asks = draft.state.sessions
     there = (draft.session != FREE) & draft.state.devices.leaving[draft.device]
     for session in np.unique(draft.session[there]).tolist():
@@ -24,9 +31,20 @@ def evacuate(draft: Draft, now: float, policy: Policy) -> Draft:
         if not asks.context[session]:
             if asks.cooperative[session]:  # its mask can be rewritten
                 _place_anew(draft, session, policy)
-        elif _movable(draft, session, now):
-            _move(draft, session, policy)
+        elif movable(draft, now)[session]:
+            _leave(draft, session, policy)
+    if policy.reclaim != "never":
+        _relieve(draft, now, policy)
     return draft
+
+
+def _leave(draft: Draft, session: int, policy: Policy) -> None:
+    draft.lift(session)
+    new = elsewhere(draft, session, policy, draft.devices(session))
+    if new is None:
+        draft.settle(session)
+    else:
+        move(draft, session, new, "leaving")
 
 
 def _place_anew(draft: Draft, session: int, policy: Policy) -> None:
@@ -45,32 +63,55 @@ def _place_anew(draft: Draft, session: int, policy: Policy) -> None:
         place(draft, session, scored, chosen, ready, why="leaving", lease=leased)
 
 
-def _movable(draft: Draft, session: int, now: float) -> bool:
-    """It is idle for certain, nobody keeps it, and its devices can be parked from."""
-    asks, have, devices = draft.state.sessions, draft.state.devices, draft.devices(session)
-    return bool(
-        asks.idle_since[session] <= now
-        and not asks.gated[session]
-        and asks.pinned_until[session] <= now
-        and not asks.unparkable[session]
-        and (have.can_park[devices] & have.fresh[devices]).all()
-    )
+def _relieve(draft: Draft, now: float, policy: Policy) -> None:
+    """Moves idle sessions off hot or throttled devices, one at a time on each server since they share its link.
 
-
-def _move(draft: Draft, session: int, policy: Policy) -> None:
-    """To devices of the same kind on its server, where its guarantee and its memory fit beside what is there."""
-    state, own = draft.state, draft.devices(session)
-    devices: Ints = reachable(state, session)
-    alike = np.isin(state.devices.server[devices], state.devices.server[own])
-    devices = devices[alike & np.isin(state.devices.model[devices], state.devices.model[own])]
-    ready, _ = fits(draft, session, devices)
-    scored = fitness(draft, session, devices, policy)
-    chosen = choose(state, session, devices, np.where(ready, scored.total, -np.inf))
-    if chosen is None:
+    Only where the seconds that another device saves on the work still expected exceed those that the move takes
+    (`moves.saves_s`, `moves.cost_s`); the ATTEMPTS that can save most are looked at.
+    """
+    state, asks, have = draft.state, draft.state.sessions, draft.state.devices
+    pace = speed(state)
+    hot, cool = pace < COOL, (pace >= COOL) & have.offered & have.can_park
+    if not (hot.any() and cool.any()):
         return
-    new = devices[chosen]
-    draft.lift(session)
-    draft.device[draft.rows(session)] = new
-    draft.settle(session)
-    moves = dict(zip(draft.uuids(own), draft.uuids(new), strict=True))
-    draft.decisions.append(Move(session=state.sessions.id[session], why="leaving", devices=moves))
+    place = have.server * len(state.models) + have.model
+    rows = np.flatnonzero((draft.session != FREE) & hot[draft.device] & np.isin(place, place[cool])[draft.device])
+    may = movable(draft, now)
+    rows = rows[may[draft.session[rows]]]
+    sessions, first = np.unique(draft.session[rows], return_index=True)
+    if sessions.size == 0:
+        return
+    here = np.full(len(asks.id), np.inf)
+    np.minimum.at(here, draft.session[rows], pace[draft.device[rows]])
+    back_p = return_p(asks.gaps[sessions], now - asks.idle_since[sessions], HORIZON_S)
+    cost = cost_s(draft)[sessions]
+    most = saves_s(state, sessions, back_p, here[sessions], np.ones(sessions.size)) - cost
+    busy = servers_with_moves(draft)
+    left = ATTEMPTS
+    best = np.argsort(-most, kind="stable")[: 4 * ATTEMPTS]
+    for index in sorted(best[most[best] > 0].tolist(), key=lambda index: (-most[index], asks.id[sessions[index]])):
+        session, server = int(sessions[index]), int(have.server[draft.device[rows[first[index]]]])
+        if left == 0:
+            return
+        if server in busy:
+            continue
+        left -= 1
+        draft.lift(session)
+        new = elsewhere(draft, session, policy, np.flatnonzero(~cool))
+        at = slice(index, index + 1)
+        if new is None or not (
+            saves_s(state, sessions[at], back_p[at], here[sessions[at]], pace[new].min(keepdims=True)) > cost[at]
+        ):
+            draft.settle(session)
+        else:
+            move(draft, session, new, "hot")
+            busy.add(server)
+
+
+def servers_with_moves(draft: Draft) -> set[int]:
+    """Rows of the servers over whose links memory is moving, or will."""
+    asks = draft.state.sessions
+    going = (draft.session != FREE) & (
+        np.isin(asks.state[draft.session], (PARKING, RESUMING)) | np.isin(draft.session, draft.moved)
+    )
+    return set(draft.state.devices.server[draft.device[going]].tolist())

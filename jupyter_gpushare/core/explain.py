@@ -14,6 +14,8 @@ WHY: dict[str, str] = {
     "lent": "It computes on room that idle notebooks lend. When they come back, its share shrinks.",
     "guarantee": "Its guaranteed share is its own, so its cell runs at once.",
     "leaving": "The device it was on is being taken out of service.",
+    "hot": "The device it was on is too hot to be fast. It moved while it was idle; nothing was lost.",
+    "makes_room": "It moved to another device while it was idle, so that a larger demand fits. Nothing was lost.",
     # shares
     "busy": "It uses nearly all of its share, and there is room.",
     "quiet": "It uses little of its share, and someone waits.",

@@ -17,7 +17,7 @@ from .state import BURSTY, LONG, SHORT, Floats, Ints, State
 TERMS = ("compute", "data", "fragmentation", "locality", "thermal", "energy", "stability")
 COMPUTE, DATA, FRAGMENTATION, LOCALITY, THERMAL, ENERGY, STABILITY = range(len(TERMS))
 
-TYPICAL_RUN_S = {SHORT: 60.0, BURSTY: 600.0, LONG: 14400.0}  # the expected run where a demand names none
+TYPICAL_RUN_S = np.array([60.0, 14400.0, 600.0])  # by horizon (short, long, bursty), where a demand names none
 PACK = {SHORT: 2.0, BURSTY: 0.5, LONG: 0.5}  # short sessions share devices, so that whole ones stay free
 STEADY = {SHORT: 0.0, BURSTY: 0.1, LONG: 0.5}  # long sessions prefer devices whose load does not swing
 DUTY = 0.5  # how much of the time a placed session is expected to compute
@@ -105,7 +105,10 @@ def _kept(state: State, session: int, transfer_s: Floats | float) -> Floats | fl
     """(C,) what bringing its data leaves of its speed; 1 where it depends on nothing."""
     if state.sessions.near[session] < 0:
         return 1.0
-    run_s = float(state.sessions.duration_s[session])
-    if np.isnan(run_s):
-        run_s = TYPICAL_RUN_S[int(state.sessions.horizon[session])]
-    return terms.kept(run_s, np.asarray(transfer_s))
+    return terms.kept(float(expected_run_s(state, np.array([session]))[0]), np.asarray(transfer_s))
+
+
+def expected_run_s(state: State, sessions: Ints) -> Floats:
+    """(R,) how long each is expected to compute: what its demand names, else what is typical of its horizon."""
+    named, asks = state.sessions.duration_s[sessions], state.sessions
+    return np.where(np.isnan(named), TYPICAL_RUN_S[asks.horizon[sessions]], named)

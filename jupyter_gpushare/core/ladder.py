@@ -74,6 +74,7 @@ def takeable(draft: Draft, now: float, policy: Policy) -> Takeable:
     idle = holds & (rests | (in_line >= 0)) & ~draft.bursting & ~draft.parked
     idle &= (asks.pinned_until <= now) & (asks.protected_until <= now)
     idle &= ~_any(owner[~state.devices.fresh[device]], size)
+    idle[draft.moved] = False
     parkable = ~asks.unparkable & ~_any(owner[~state.devices.can_park[device]], size)
     rung = np.where(~asks.context, UNBIND, np.where(parkable, PARK, STOP))
     if not policy.stop_idle_kernels:
@@ -205,13 +206,13 @@ def _best(later: Draft, waiter: int, devices: Ints, spare: Ints) -> Ints | None:
         return None
     room = later.room
     lacks = np.nan_to_num(room.committed[devices] + room.memory[devices] / room.capacity[devices])
-    later.room = _room_without(later, spare)
+    later.room = room_without(later, spare)
     own, lent = fits(later, waiter, devices)
     later.room = room
     return choose(later.state, waiter, devices, np.where(own | lent, -lacks, -np.inf))
 
 
-def _room_without(later: Draft, spare: Ints) -> Room:
+def room_without(later: Draft, spare: Ints) -> Room:
     """The room there would be if these idle sessions held nothing: `lift` for all of them at once."""
     asks, room, size = later.state.sessions, later.room, len(later.state.devices.uuid)
     rows = np.flatnonzero(_any(spare, len(asks.id))[later.session] & (later.session != FREE))
