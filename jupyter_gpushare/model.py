@@ -147,6 +147,7 @@ class Mps(msgspec.Struct, frozen=True, kw_only=True):
 
     pipe: str  # folder, as CUDA_MPS_PIPE_DIRECTORY names it
     owner: str | None = None  # the only user it serves, None: it serves all
+    server: int | None = None  # its pid: another one knows nothing of the clients before
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +219,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
     held: tuple[Held, ...] = ()
     gone: tuple[str, ...] = ()  # sessions whose processes are all gone, devices that vanished
+    age_s: float | None = None  # what was said before and is not said here is still so, as of that long ago
     link_gb_s: float = 12.0  # device to host memory, measured or nominal; the cost of parking
     host_memory_free: int | None = None
     findings: tuple[Finding, ...] = ()
@@ -275,6 +277,10 @@ class Stop(Command, frozen=True, kw_only=True, tag="stop"):
     pid: int | None = None
 
 
+class SayAgain(Command, frozen=True, kw_only=True, tag="sayagain"):
+    """Report everything: the broker is new, or missed a report. `session` is ignored."""
+
+
 class Simulate(Command, frozen=True, kw_only=True, tag="simulate"):
     """All that a kernel declares of itself on its simulated device; repeating it changes nothing."""
 
@@ -293,7 +299,7 @@ class Inject(Command, frozen=True, kw_only=True, tag="inject"):
     fault: Literal["lost", "hot", "unreadable", "slow", "none"]
 
 
-AnyCommand = Attach | Assign | Detach | Trim | Park | Resume | Stop | Simulate | Inject
+AnyCommand = Attach | Assign | Detach | Trim | Park | Resume | Stop | SayAgain | Simulate | Inject
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -416,6 +422,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     path: str | None = None  # of the notebook, None: no notebook
     server: str | None = None  # the machine it runs on; None: simulated devices, any server
+    singleuser: str | None = None  # the hub's name of its single-user server, "" the default one; None: no hub
     demand: Demand | None = None  # None: nothing was asked, so the broker's default (or what was chosen for the path)
     pool: tuple[str, ...] | None = None  # devices the server's own mask allows; None: all
     restart: bool = False

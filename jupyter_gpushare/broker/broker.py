@@ -14,7 +14,7 @@ from ..core.decide import placement
 from ..core.objectives import in_force
 from ..core.policy import Policy
 from ..core.state import row_of
-from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
+from ..model import AnyDecision, Caller, Demand, NodeReport, SayAgain, Warn
 from . import api, loop, starts, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
@@ -122,7 +122,14 @@ class Broker:
             for session in self.cluster.sessions.values():
                 if session.live and self.cluster.server_of(session) == report.server:
                     self.applier.attach(session)
+        if self.cluster.servers[report.server].missed:
+            self._ask_again(report.server)
         self.touch()
+
+    def _ask_again(self, server: str) -> None:
+        task = asyncio.get_running_loop().create_task(self.bus.command(server, SayAgain(session="")))
+        self.applier.tasks.add(task)
+        task.add_done_callback(self.applier.tasks.discard)
 
     def touch(self) -> None:
         """Something changed: the loop takes a turn."""

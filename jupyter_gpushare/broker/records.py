@@ -70,6 +70,7 @@ class Session:
     life: int = 0  # counts restarts: what was asked of an earlier process is not answered to this one
     pid: int | None = None
     started: float | None = None  # the process's start time as psutil gives it
+    singleuser: str | None = None  # the hub's name of its single-user server
     attached_at: str | None = None  # server/epoch that knows its process tree
     processes: Literal["none", "alive", "gone", "unknown"] = "none"  # none: not started; unknown: nobody could say yet
     last_alive: float = 0.0
@@ -79,6 +80,9 @@ class Session:
     placements: dict[str, Placement] = field(default_factory=dict)
     place: Place | None = None  # the decision that chose the devices, for `why`
     mask: tuple[str, ...] = ()  # devices the running process has in its environment
+    mps_pipe: str | None = None  # the MPS server it was started as a client of
+    mps_server: int | None = None  # that one's pid then
+    ceiling: float = 1.0  # under MPS: the most of the device each of its processes can use
     ended: float | None = None
     end_why: str = ""
     cells: int = 0  # execute_requests of the present process that run
@@ -150,8 +154,8 @@ class Session:
 
     @property
     def limit(self) -> float:
-        """The most share of each of its devices: bursts may use all of it."""
-        return 1.0 if self.demand.gpus > 0 else 0.0
+        """The most share of each of its devices: bursts may use all of it, or under MPS its ceiling."""
+        return max(self.ceiling, self.demand.guarantee) if self.demand.gpus > 0 else 0.0
 
     @property
     def context(self) -> bool:
@@ -222,6 +226,8 @@ class ServerRecord:
     seq: int = -1
     findings: tuple[Finding, ...] = ()
     held: dict[str, Held] = field(default_factory=dict)  # by session, also of sessions nobody opened here yet
+    devices: set[str] = field(default_factory=set)  # that it told of
+    missed: bool = False  # a report of it did not arrive, so that only a full one says how all is
 
 
 @dataclass(slots=True)

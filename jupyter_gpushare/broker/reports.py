@@ -25,7 +25,7 @@ def smooth(before: float | None, sample: float, dt_s: float, window_s: float) ->
 def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -> bool:
     """Applies a report; True when its agent is new, so that it must be told of every session again.
 
-    A report older than one already taken in changes nothing.
+    A report older than one already taken in changes nothing. What a later one leaves out is as it was before.
     """
     server = cluster.servers.get(report.server)
     fresh = server is None or server.epoch != report.epoch
@@ -34,6 +34,8 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
     if server is None or fresh:
         server = cluster.servers[report.server] = ServerRecord(report.server, report.epoch, now)
         _forget_attachments(cluster, server)
+    missing = not report.full and report.seq != server.seq + 1
+    server.missed = missing or (server.missed and not report.full)
     server.last_report, server.seq = now, report.seq
     server.simulated, server.link_gb_s = report.simulated, report.link_gb_s
     server.host_memory_free, server.findings = report.host_memory_free, report.findings
@@ -52,13 +54,33 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
             take_held(cluster, session, held, now, window_s)
     if report.full:
         _not_held(cluster, server)
+    if report.age_s is not None and not server.missed:
+        _still(cluster, server, report, report.age_s, now, window_s)
+    server.devices |= {device.uuid for device in report.devices}
     for name in report.gone:
         server.held.pop(name, None)
+        server.devices.discard(name)
         if name in cluster.devices:
             _vanished(cluster, name)
         elif name in cluster.sessions:
             gone(cluster.sessions[name])
     return fresh
+
+
+def _still(
+    cluster: Cluster, server: ServerRecord, report: NodeReport, age_s: float, now: float, window_s: float
+) -> None:
+    """What was not said again has not changed; a silent device's reading only grows old."""
+    said = {device.uuid for device in report.devices} | set(report.gone)
+    for uuid in server.devices - said:
+        record = cluster.devices.get(uuid)
+        if record is not None and record.server == server.name and record.seen.state not in ("lost", "unknown"):
+            _device(cluster, server, msgspec.structs.replace(record.seen, age_s=age_s), now, window_s)
+    said = {held.session for held in report.held} | set(report.gone)
+    for name, held in server.held.items():
+        session = cluster.sessions.get(name)
+        if session is not None and name not in said and held.gpu_idle_s == 0.0:  # it goes on computing
+            take_held(cluster, session, held, now, window_s)
 
 
 def take_held(cluster: Cluster, session: Session, held: Held, now: float, window_s: float) -> None:

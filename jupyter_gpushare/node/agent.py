@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
 import uuid
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from ..bus.base import Bus
 from ..errors import Unavailable
-from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport
+from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport, SayAgain
 from . import headroom, usage, xids
 from .backend import Backend, Declared, Mechanism
 from .commands import Commands, Look, off_loop
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEEP_S = 5.0  # between two looks at all processes for new children
+COMPUTING_S = 1.0  # a session that goes on computing is told so often
 NO_MECHANISM = "Nothing on this machine can be parked."
 
 
@@ -55,12 +57,14 @@ class Agent:
         prove: bool = False,
         interval_s: float = 1.0,
         heartbeat_s: float = 5.0,
+        full_s: float = 60.0,
         stuck_after_s: float = 30.0,
     ) -> None:
         """
         `mechanism` parks; None: nothing here can be parked. `declared`: simulated devices (their backend is all three).
         `offered` gives the reason why a device is not in the pool, None when it is. `journal`: where leftovers are
-        remembered over a restart of the agent. `prove`: see `processes.Attribution`.
+        remembered over a restart of the agent. `prove`: see `processes.Attribution`. `heartbeat_s`: how often it is
+        said that nothing changed, `full_s`: how often everything is said.
         """
         self.server = server
         self.epoch = uuid.uuid4().hex
@@ -68,7 +72,7 @@ class Agent:
         self._mechanism, self._declared, self._offered = mechanism, declared, offered
         self._journal = Journal(journal, dict[str, Tree])
         self._attribution = Attribution(table, self._journal.load(), prove=prove)
-        self._heartbeat_s = heartbeat_s
+        self._heartbeat_s, self._full_s = heartbeat_s, full_s
         self._sampler = Sampler(
             backend, clock, interval_s=interval_s, stuck_after_s=stuck_after_s, on_sample=self._observe
         )
@@ -85,7 +89,8 @@ class Agent:
         self._said = NodeReport(server=server, epoch=self.epoch, seq=0)
         self._said_devices: dict[str, Device] = {}
         self._said_held: dict[str, Held] = {}
-        self._full_at: float | None = None
+        self._owed = True  # a full report
+        self._full_at = self._told_at = -math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -138,10 +143,11 @@ class Agent:
     # --- up: what is so here ---
 
     async def tell(self) -> None:
-        """Reports what changed since the last report, or everything when the heartbeat is due."""
+        """Reports what changed since the last report; now and then that nothing did, and seldom everything."""
         now, look, reading = self._clock(), self._look, self._sampler.reading()
-        full_at = self._full_at
-        full = full_at is None or now - full_at >= self._heartbeat_s
+        full = self._owed or now - self._full_at >= self._full_s
+        computing = any(kept.gpu_idle_s == 0.0 for kept in look.held.values())
+        due = now - self._told_at >= (min(COMPUTING_S, self._heartbeat_s) if computing else self._heartbeat_s)
         age = 0.0 if reading.taken is None else now - reading.taken
         devices = _news(look.devices, {} if full else self._said_devices, usage.device_changed)
         held = _news(look.held, {} if full else self._said_held, usage.held_changed)
@@ -150,7 +156,7 @@ class Agent:
         if full:
             gone += [name for name, kept in look.held.items() if not kept.alive and name not in gone]
         findings = self._findings(reading)
-        if not (full or devices or held or gone or findings != self._said.findings):
+        if not (full or due or devices or held or gone or findings != self._said.findings):
             return
         self._seq += 1
         report = NodeReport(
@@ -162,22 +168,25 @@ class Agent:
             devices=tuple(replace(device, age_s=device.age_s + age) for device in devices.values()),
             held=tuple(held.values()),
             gone=tuple(gone),
+            age_s=None if reading.taken is None else age,
             link_gb_s=(self._mechanism and self._mechanism.link_gb_s) or self._backend.link_gb_s,
             host_memory_free=self._host_free,
             findings=findings,
         )
-        self._full_at = None  # unless it arrives, all is said again
+        self._owed, arrived = False, False
         try:
             await self._bus.report(report)
-        except Unavailable:
-            self._gone.extend(gone)
-            raise
-        self._said = report
+            arrived = True
+        finally:
+            if not arrived:
+                self._owed = True
+                self._gone.extend(gone)
+        self._said, self._told_at = report, now
         self._said_devices = {
             uuid: kept for uuid, kept in (self._said_devices | devices).items() if uuid in look.devices
         }
         self._said_held = {name: kept for name, kept in (self._said_held | held).items() if name in look.held}
-        self._full_at = now if full else full_at
+        self._full_at = now if full else self._full_at
 
     def _findings(self, reading: Reading) -> tuple[Finding, ...]:
         found = []
@@ -279,6 +288,10 @@ class Agent:
         """Carries out one command. It goes on when whoever asked stops waiting for it."""
         if self._task is None:
             return CommandResult(ok=False, reason="unreachable", message=f"The agent of {self.server} has ended.")
+        if isinstance(command, SayAgain):
+            self._owed = True
+            self._woken.set()
+            return CommandResult(ok=True)
         running = asyncio.ensure_future(self._commands.carry_out(command))
         self._running.add(running)
         running.add_done_callback(self._running.discard)

@@ -26,6 +26,7 @@ from jupyter_gpushare.model import (
     Park,
     Process,
     Resume,
+    SayAgain,
     Simulate,
     Stop,
     Trim,
@@ -155,23 +156,55 @@ async def test_the_first_report_is_full_and_says_that_the_devices_are_simulated_
     assert (first.link_gb_s, first.host_memory_free) == (25, 256 * GIB)
 
 
-async def test_nothing_is_said_while_nothing_matters_and_all_of_it_at_the_heartbeat(node):
+async def test_nothing_is_said_while_nothing_matters_that_it_is_so_at_the_heartbeat_and_all_of_it_seldom(node):
     async with node.running() as agent:
         await node.session()
+        node.clock.advance(0.1)
         agent._sampler.fresh(5)
         await agent.tell()
         said = len(node.broker.reports)
 
         for _ in range(20):
             node.clock.advance(0.1)
-            agent._sampler.wake()
+            agent._sampler.fresh(5)
             await agent.tell()
         assert len(node.broker.reports) == said
         node.clock.advance(5)
+        agent._sampler.fresh(5)
+        await agent.tell()
+        beat = node.broker.reports[said]
+        node.clock.advance(60)
         await agent.tell()
 
-    assert node.broker.reports[said].full
-    assert len(node.broker.reports[said].devices) == 2
+    assert (beat.full, beat.devices, beat.held, beat.gone, beat.age_s) == (False, (), (), (), 0.0)
+    assert node.broker.reports[said + 1].full
+    assert len(node.broker.reports[said + 1].devices) == 2
+
+
+async def test_a_session_that_goes_on_computing_is_said_to_once_a_second(node):
+    async with node.running() as agent:
+        await node.session()
+        await node.broker.tell(Simulate(session="a", work="w", seconds=60, utilization=0.9))
+        await until(lambda: node.broker.held["a"].gpu_idle_s == 0.0)
+        agent._sampler.fresh(5)
+        await agent.tell()
+        said = len(node.broker.reports)
+        for _ in range(10):
+            node.clock.advance(0.5)
+            agent._sampler.fresh(5)
+            await agent.tell()
+        assert 4 <= len(node.broker.reports) - said <= 6
+        assert all(report.age_s == 0.0 for report in node.broker.reports[said:])
+
+
+async def test_a_broker_that_missed_something_is_told_everything(node):
+    async with node.running():
+        await node.session()
+        said = len(node.broker.reports)
+        assert (await node.broker.tell(SayAgain(session=""))).ok
+        await until(lambda: any(report.full for report in node.broker.reports[said:]))
+        (full,) = (report for report in node.broker.reports[said:] if report.full)
+        assert (len(full.devices), [held.session for held in full.held]) == (2, ["a"])
 
 
 async def test_a_burst_is_told_at_once_and_its_end_starts_the_idle_clock(node):
@@ -262,7 +295,7 @@ async def test_a_kernel_that_dies_is_told_gone_and_stays_dead_in_every_full_repo
         del node.table.parents[100]
         await until(lambda: "a" in node.broker.gone and not node.broker.held["a"].alive)
         node.broker.gone.clear()
-        node.clock.advance(6)
+        node.clock.advance(61)
         await until(lambda: "a" in node.broker.gone)
 
 
@@ -466,7 +499,7 @@ async def test_a_device_that_vanished_is_told_gone(clock):
 
 
 async def test_while_the_driver_hangs_the_loop_lives_reports_age_and_stopping_is_quick(clock):
-    async with real((gpu(),), clock, heartbeat_s=0.02) as (broker, backend, agent):
+    async with real((gpu(),), clock, heartbeat_s=0.02, full_s=0.02) as (broker, backend, agent):
         await until(lambda: "GPU-0" in broker.devices)
         backend.free.clear()
         await until(backend.hangs.is_set)

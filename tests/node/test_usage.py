@@ -89,7 +89,7 @@ async def told(backend: Backend, ready) -> list:
     """The reports of an agent with one session, until one of them is as it should be."""
     reports, bus = [], LocalBus()
     bus.on_report(reports.append)
-    agent = Agent("alpha", backend, bus, table=Table(), interval_s=0.01, heartbeat_s=0.05)
+    agent = Agent("alpha", backend, bus, table=Table(), interval_s=0.01, heartbeat_s=0.05, full_s=0.05)
     await agent.start()
     try:
         await bus.command("alpha", Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)), 5)
