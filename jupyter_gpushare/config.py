@@ -11,7 +11,7 @@ import re
 import socket
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 from traitlets import Bool, Bunch, Dict, Enum, Float, List, TraitError, TraitType, Unicode, default, validate
@@ -188,6 +188,35 @@ class GPUShare(Configurable):
         share GPU memory (NCCL, CUDA IPC) what was parked may not come back, and that cannot be seen beforehand.
         """,
     )
+    sharing = Choice(
+        ("timeslice", "mps", "exclusive"),
+        "timeslice",
+        help="""
+        How GPUs are shared by those who compute at once: `timeslice` in turns, the only mode in which they can be
+        parked; `mps` at the same time, under a ceiling each, and one user's fault ends everybody's work there;
+        `exclusive` not at all. MIG instances are used as they are.
+        """,
+    )
+    sharing_of = Table(
+        help="""
+        Other modes for some GPUs, by UUID (or its beginning) or part of the model's name:
+        `{"A100": "mps", "GPU-5fd1": "exclusive"}`.
+        """
+    )
+    mps_burst = Number(
+        2.0,
+        least=1,
+        help="""
+        Under MPS a kernel can use at most its guarantee times this, and the whole GPU at most. Fixed at its start.
+        """,
+    )
+    mps_memory_limit = Switch(
+        False,
+        help="""
+        Under MPS, whether the memory a kernel asks for also limits what it can allocate. For each of its processes, and
+        fixed at its start: more memory needs a restart then.
+        """,
+    )
     lock_dir = Text(
         help="""
         Machine-wide folder whose files say which broker has which device; GPUSHARE_LOCK_DIR by default. Empty: the
@@ -214,6 +243,14 @@ class GPUShare(Configurable):
             allowed = "it must be <servers>x<devices>x<model>, such as 1x2xA100, or the path of a JSON file"
             _unusable(proposal.trait, self, value, allowed)
         return value
+
+    @validate("sharing_of")
+    def _modes_are_known(self, proposal: Bunch) -> dict[str, str]:
+        for device, mode in _as(proposal, dict[str, Literal["timeslice", "mps", "exclusive"]]).items():
+            if not device.strip():
+                allowed = f"{mode!r} must be for a UUID or part of a model's name"
+                _unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
 
     @validate("broker_url", "ledger_url", "bus_url")
     def _url_is_known(self, proposal: Bunch) -> str:

@@ -56,6 +56,8 @@ class Settings:
     default_exclusive: bool = False
     when_full: Literal["wait", "cpu", "fail"] = "wait"
     start_wait_s: float = 10.0
+    mps_burst: float = 2.0  # a kernel's ceiling under MPS is its guarantee x this
+    mps_memory_limit: bool = False  # under MPS, the memory a kernel asks for also limits each of its processes
     max_devices_per_user: int = 0  # 0: no cap
     lease_ttl_s: float = 15.0
     tick_s: float = 0.5

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import BadDemand, Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, SessionSpec, checked
-from . import room, wishes, words
+from . import mps, room, wishes, words
 from .records import Cluster, Placement, Session
 from .rows import LeaseRow
 from .upkeep import begin_burst, end_burst
@@ -50,6 +50,8 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     bursting: bool = False
     devices: tuple[str, ...] = ()  # its mask
+    mps_pipe: str | None = None
+    ceiling: float | None = None
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,7 @@ def binding(broker: Broker, session: Session, key: tuple[str, str]) -> Binding:
     devices = session.devices if placed and not session.parked else ()
     if session.pid is None:
         session.mask = devices
+        mps.join(cluster, broker.settings, session)
     text = ""
     if session.refused:
         text = f"Not granted. {session.refused}"
@@ -126,6 +129,9 @@ def binding(broker: Broker, session: Session, key: tuple[str, str]) -> Binding:
         devices=devices,
         indices=tuple(cluster.devices[uuid].seen.index for uuid in devices if uuid in cluster.devices),
         shared=not session.demand.exclusive,
+        mps_pipe=session.mps_pipe,
+        ceiling=None if session.mps_pipe is None else session.ceiling,
+        memory_limit=session.demand.memory if session.mps_pipe and broker.settings.mps_memory_limit else None,
         message=text,
     )
 
@@ -279,7 +285,8 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
         session = broker.cluster.sessions.get(kernel.spec.id)
         if session is None or session.end_why == "silent":
             session = _new(broker, kernel.spec)
-            session.mask = kernel.devices
+            session.mask, session.mps_pipe = kernel.devices, kernel.mps_pipe
+            session.ceiling = 1.0 if kernel.ceiling is None else kernel.ceiling
             session.placements = {uuid: Placement(device=uuid) for uuid in kernel.devices}
             if session.placements:
                 session.waiting_since = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ..core.fairness import decay
 from ..core.mix import Mix, Shape, renewed
 from ..core.policy import Policy
 from ..core.state import SETTLED_WINDOWS, Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
-from ..model import HORIZONS, STATES, Demand
+from ..model import HORIZONS, STATES, Demand, Mps
 from ..units import GIB
 from . import room
 from .port import Settings
@@ -36,11 +37,13 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
     allowed_rows: list[Bools] = []
     near: dict[tuple[str, ...], int] = {}
 
+    some_mps = any(record.seen.mps is not None for record in records)
+
     def allowed_row(session: Session) -> int:
-        key = placeable_key(cluster, session)
+        key = placeable_key(cluster, session, some_mps=some_mps)
         if key not in allowed:
             allowed[key] = len(allowed_rows)
-            allowed_rows.append(np.array([placeable(record, *key) for record in records], dtype=bool))
+            allowed_rows.append(np.array([placeable(record, key) for record in records], dtype=bool))
         return allowed[key]
 
     session_rows = _sessions(
@@ -119,38 +122,59 @@ def blocked(record: DeviceRecord) -> bool:
     )
 
 
-def placeable_key(
-    cluster: Cluster, session: Session
-) -> tuple[tuple[str, ...] | None, str | None, str | None, str | None, tuple[str, ...] | None]:
-    """What limits where a session may go: its pool, server, asked model and server, and its mask.
+class Bounds(NamedTuple):
+    """What limits where a session may go. None: nothing does."""
+
+    pool: tuple[str, ...] | None
+    server: str | None
+    model: str | None  # asked for
+    wanted_server: str | None
+    mask: tuple[str, ...] | None
+    several: bool  # needs more than one device
+    user: str | None  # under MPS: whom the server must serve
+    without_mps: tuple[str, ...] | None  # under MPS: runs, no client of any server, with this mask
+
+
+def placeable_key(cluster: Cluster, session: Session, *, some_mps: bool = True) -> Bounds:
+    """What limits where a session may go. `some_mps`: a device has an MPS server.
 
     A running kernel's mask is fixed unless it cooperates and has no context; what lies in its memory can be moved to
     any device of the same server. A kernel that runs with an empty mask may reserve anything: it needs a restart.
+    A client of MPS stays with its server, and who runs without it becomes none before a restart.
     """
     constraints = session.demand.constraints
     moves = session.context or session.parked
-    fixed = session.pid is not None and session.mask and not moves and not session.cooperative
-    server = cluster.server_of(session) if moves else session.server
-    mask = session.mask if fixed else None
-    return session.pool, server, constraints.model, constraints.server, mask
-
-
-def placeable(
-    record: DeviceRecord,
-    pool: tuple[str, ...] | None,
-    server: str | None,
-    model: str | None,
-    wanted_server: str | None,
-    mask: tuple[str, ...] | None,
-) -> bool:
-    uuid = record.seen.uuid
-    return (
-        (pool is None or uuid in pool)
-        and (server is None or record.server == server)
-        and (model is None or model.lower() in record.seen.model.lower())
-        and (wanted_server is None or record.server == wanted_server)
-        and (mask is None or uuid in mask)
+    client = session.mps_pipe is not None
+    runs = session.pid is not None and bool(session.mask)
+    fixed = runs and (client or not (moves or session.cooperative))
+    return Bounds(
+        pool=session.pool,
+        server=cluster.server_of(session) if moves else session.server,
+        model=constraints.model,
+        wanted_server=constraints.server,
+        mask=session.mask if fixed else None,
+        several=session.demand.devices > 1,
+        user=session.user if some_mps else None,
+        without_mps=session.mask if some_mps and runs and not client else None,
     )
+
+
+def placeable(record: DeviceRecord, bounds: Bounds) -> bool:
+    seen, uuid = record.seen, record.seen.uuid
+    return (
+        (bounds.pool is None or uuid in bounds.pool)
+        and (bounds.server is None or record.server == bounds.server)
+        and (bounds.model is None or bounds.model.lower() in seen.model.lower())
+        and (bounds.wanted_server is None or record.server == bounds.wanted_server)
+        and (bounds.mask is None or uuid in bounds.mask)
+        and not (bounds.several and seen.sharing in ("mps", "mig"))  # one process can use one of those only
+        and (seen.mps is None or _served(uuid, seen.mps, bounds))
+    )
+
+
+def _served(uuid: str, mps: Mps, bounds: Bounds) -> bool:
+    """May it be there although, or because, the device is under MPS?"""
+    return mps.owner in (None, bounds.user) and (bounds.without_mps is None or uuid in bounds.without_mps)
 
 
 def _devices(
@@ -228,7 +252,7 @@ def _sessions(
             for session in sessions
         ),
         guarantee=_floats(demand.guarantee for demand in demands),
-        limit=_floats(1.0 if demand.gpus else 0.0 for demand in demands),
+        limit=_floats(session.limit for session in sessions),
         exclusive=_bools(demand.exclusive for demand in demands),
         whole=_bools(demand.whole for demand in demands),
         memory=_floats(
@@ -256,6 +280,7 @@ def _sessions(
         protected_until=_floats(protected_until(session) for session in sessions),
         unparkable=_bools(
             (session.unparkable_until is not None and now < session.unparkable_until)
+            or session.mps_pipe is not None  # the driver does not checkpoint clients of MPS
             or not room.host_holds(cluster, session, host_free)
             for session in sessions
         ),

@@ -164,7 +164,7 @@ def device_view(frame: Frame, record: DeviceRecord, caller: Caller) -> DeviceVie
         state=state(record),
         reason="Drained by an admin." if record.drained and seen.state == "healthy" else seen.reason,
         sharing=seen.sharing,
-        enforced=ENFORCED[seen.sharing],
+        enforced=seen.enforced or ENFORCED[seen.sharing],
         in_pool=seen.in_pool,
         can_park=seen.can_park,
         cannot_park=seen.cannot_park,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..model import SessionState
 from ..units import about, format_bytes, place, plural
+from . import mps
 from .records import Cluster, Session
 from .status import Next
 
@@ -75,6 +76,8 @@ def message(
         return session.harmed
     if session.refused:
         return f"Not granted. {session.refused}"
+    if (gone := mps.cut_off(cluster, session, gpus(cluster, session.mask))) is not None:
+        return gone
     if session.notice and now < session.notice_until:
         return session.notice
     where = gpus(cluster, session.devices)

@@ -98,7 +98,7 @@ class SharedBackend:
         notes = [OPEN_MPS] if device.sharing == "timeslice" else []
         if beside:
             notes.append(BESIDE_MPS.format(count="1 process" if len(beside) == 1 else f"{len(beside)} processes"))
-        mps = Mps(pipe=str(served.control.pipe), owner=self._owner)
+        mps = Mps(pipe=str(served.control.pipe), owner=self._owner, server=served.server)
         enforced = "target" if beside else "ceiling"
         return replace(device, sharing="mps", enforced=enforced, mps=mps, reason=" ".join(notes) or None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -145,6 +146,8 @@ class Host:
             when_full=config.when_full,
             start_wait_s=config.start_wait_s,
             max_devices_per_user=int(config.max_devices_per_user),
+            mps_burst=config.mps_burst,
+            mps_memory_limit=config.mps_memory_limit,
             lease_ttl_s=config.lease_ttl_s,
             weights=self.policy.user_weights(),
             groups=self.policy.user_groups(),
@@ -160,7 +163,9 @@ class Host:
         from ..node.checkpoint import CheckpointMechanism
         from ..node.checkpoint_driver import HelperDriver
         from ..node.inventory import parse_inventory
+        from ..node.mps import Servers
         from ..node.nvml import NvmlBackend
+        from ..node.sharing import SharedBackend, Wanted
         from ..node.simulated import SimulatedBackend
         from .pool import Pool
 
@@ -183,7 +188,9 @@ class Host:
                     )
                 )
             return agents
-        backend = NvmlBackend()
+        place = Path("/run/gpushare/mps") if os.getuid() == 0 else self._place("mps")  # root's serve everybody
+        wanted = Wanted(self.config.sharing, self.config.sharing_of)
+        backend = SharedBackend(NvmlBackend(), wanted, Servers(place), self.user)
         pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)
         self._ends.callback(pool.close)
         name = self.config.server_name

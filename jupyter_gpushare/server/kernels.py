@@ -219,6 +219,8 @@ class Kernels:
                 "started": kernel.started,
                 "bursting": kernel.bursting,
                 "devices": kernel.binding.devices if kernel.binding else (),
+                "mps_pipe": kernel.binding.mps_pipe if kernel.binding else None,
+                "ceiling": kernel.binding.ceiling if kernel.binding else None,
             }
             for kernel in self._kernels.values()
             if kernel.alive

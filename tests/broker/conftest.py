@@ -96,6 +96,7 @@ class Node:
         self.refuse: set[type] = set()
         self.commands: list[AnyCommand] = []
         self.can_park = True
+        self.facts: dict[str, dict[str, Any]] = {}  # of devices that have not the usual
         self.host_memory_free: int | None = None
         bus.serve(name, self.obey)
 
@@ -184,7 +185,7 @@ class Node:
             seq=self.seq,
             full=full,
             simulated=True,
-            devices=tuple(devices),
+            devices=tuple(msgspec.structs.replace(one, **self.facts.get(one.uuid, {})) for one in devices),
             held=tuple(held for name, held in self.held.items() if name in self.attached),
             gone=gone,
             link_gb_s=25.0,
