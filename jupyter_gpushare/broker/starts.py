@@ -193,6 +193,7 @@ def _new(broker: Broker, spec: SessionSpec) -> Session:
         id=spec.id,
         user=spec.user,
         origin=spec.origin,
+        singleuser=spec.singleuser,
         label=spec.label,
         path=spec.path,
         server=None if broker.settings.simulated else spec.server,  # simulated devices are on no machine
@@ -218,7 +219,9 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
     """A restart keeps lease and devices; what the old process had on them or in host memory went with it."""
     cluster, now = broker.cluster, broker.clock()
     session.last_alive, session.recovering = now, False
-    session.label, session.path, session.origin = spec.label, spec.path, spec.origin
+    session.label, session.path, session.origin, session.singleuser = (
+        spec.label, spec.path, spec.origin, spec.singleuser,
+    )  # fmt: skip
     if not spec.restart and session.pid is not None:
         return  # its server said again what it has, after one of us was away
     end_burst(session, now)
@@ -292,7 +295,8 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
                 session.waiting_since = None
         if not session.live or session.user != kernel.spec.user:
             continue
-        session.last_alive, session.recovering, session.origin = now, False, kernel.spec.origin
+        session.last_alive, session.recovering = now, False
+        session.origin, session.singleuser = kernel.spec.origin, kernel.spec.singleuser
         if kernel.pid is not None and kernel.started is not None and kernel.pid != session.pid:
             started(broker, session, Started(pid=kernel.pid, started=kernel.started))
         if kernel.bursting != (session.cells > 0) and now - session.told_at > UNHEARD_S:

@@ -94,6 +94,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     borrowed: bool = False  # its share comes out of idle holders' guarantees
     gate: Literal["open", "ask"] = "ask"  # may its next cell start without asking?
+    singleuser: str | None = None  # the hub's name of its single-user server, "" the default one
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

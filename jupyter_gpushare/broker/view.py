@@ -252,6 +252,7 @@ def session_view(frame: Frame, session: Session, caller: Caller) -> SessionView:
         message=words.message(cluster, session, current, now, position, eta_s),
         borrowed=session.leased and not session.owns,
         gate="open" if gate_open(session) else "ask",
+        singleuser=session.singleuser,
     )
 
 

@@ -7,5 +7,6 @@ In `jupyterhub_config.py`::
 """
 
 from .configure import ADMIN, READ, URL, configure, pre_spawn_hook, service, token_scopes
+from .culler import cull_arbiter
 
-__all__ = ["ADMIN", "READ", "URL", "configure", "pre_spawn_hook", "service", "token_scopes"]
+__all__ = ["ADMIN", "READ", "URL", "configure", "cull_arbiter", "pre_spawn_hook", "service", "token_scopes"]

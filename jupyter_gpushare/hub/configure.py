@@ -81,8 +81,12 @@ async def _tell_after(ran: Awaitable[Any], spawner: Any, url: str) -> None:
 
 def _tell(spawner: Any, url: str) -> None:
     base = urlsplit(getattr(getattr(spawner, "hub", None), "base_url", "") or "/hub/").path.removesuffix("hub/")
-    where = f"{url.rstrip('/')}{base.rstrip('/')}{PREFIX}"
-    spawner.environment = {"GPUSHARE_BROKER_URL": where, **spawner.environment}
+    spawner.environment = {"GPUSHARE_BROKER_URL": broker_url(url, base), **spawner.environment}
+
+
+def broker_url(url: str, base: str = "/") -> str:
+    """Where the service answers, below a hub with that base URL."""
+    return f"{url.rstrip('/')}{base.rstrip('/')}{PREFIX}"
 
 
 def configure(
@@ -117,6 +121,11 @@ def configure(
     admins = sorted(_plain(c.Authenticator, "admin_users", set()) if admins is None else admins)
     roles.append({"name": f"{NAME}-service", "scopes": list(SERVICE_SCOPES), "services": [NAME]})
     roles.append({"name": f"{NAME}-admin", "scopes": [ADMIN, ACCESS], "users": admins})
+    cullers = [entry for entry in services if _culls(entry)]
+    names = [entry["name"] for entry in cullers]
+    roles.append({"name": f"{NAME}-culler", "scopes": [READ, ACCESS], "services": names})
+    for entry in (entry for entry in cullers if "command" in entry):  # where cull_arbiter asks
+        entry["environment"] = {"GPUSHARE_BROKER_URL": broker_url(here, _base(hub)), **entry.get("environment", {})}
     users = [role for role in roles if role.get("name") == "user" and "scopes" in role]
     if users:  # where it is redefined, extra_user_scopes is ignored
         users[0]["scopes"] = [*users[0]["scopes"], ACCESS]
@@ -142,6 +151,17 @@ def _check(settings: Mapping[str, Mapping[str, Any]], *urls: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
             raise BadDemand(f"url: {url!r} is not usable; it must be such as {URL!r}, without a path.")
+
+
+def _culls(entry: Mapping[str, Any]) -> bool:
+    """Is this service an idle culler, by its name or what it runs?"""
+    command = entry.get("command") or ()
+    return "cull" in " ".join([entry.get("name", ""), *([command] if isinstance(command, str) else command)])
+
+
+def _base(hub: Config) -> str:
+    """The hub's base URL as configured."""
+    return str(hub.base_url) if "base_url" in hub else urlsplit(hub.bind_url if "bind_url" in hub else "").path
 
 
 def _plain(section: Config, name: str, empty: Any) -> Any:

@@ -56,6 +56,7 @@ class Terms:
     user: str
     origin: str  # this server, new at every start of it
     folder: Path  # for gates; this user's alone
+    singleuser: str | None = None  # this server's name at its hub, "" for the default one; None: no hub
     server: str | None = None  # the machine kernels run on; None: simulated devices, any of them
     mask_format: Literal["uuid", "index"] = "uuid"
     hide: bool = True  # a kernel without devices gets an empty mask

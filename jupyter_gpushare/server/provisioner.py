@@ -92,6 +92,7 @@ class GPUShareProvisioner(LocalProvisioner):
             id=self.kernel_id,
             user=desk.terms.user,
             origin=desk.terms.origin,
+            singleuser=desk.terms.singleuser,
             server=desk.terms.server,
             label=label,
             path=path,

@@ -53,6 +53,7 @@ class Rooms:
         terms = Terms(
             user=self.user,
             origin=f"{config.server_name}-{secrets.token_hex(6)}",
+            singleuser=os.environ.get("JUPYTERHUB_SERVER_NAME"),
             server=None if config.devices == "simulated" else config.server_name,
             folder=self._gates.path,
             mask_format=config.mask_format,

@@ -25,6 +25,12 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 TESTER = "tester-0123456789abcdef"  # the token of a service that may do everything at this hub
+CULLER = "culler-0123456789abcdef"
+
+HOOKED = """
+from jupyter_gpushare.hub import cull_arbiter
+c.IdleCuller.cull_arbiter_hook = cull_arbiter
+"""
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 CONFIG = """
@@ -50,13 +56,21 @@ c.JupyterHub.load_groups = {{
     "vision": {{"users": ["alice"], "properties": {{"gpushare_weight": 3.0}}}},
     "text": {{"users": ["bob"]}},
 }}
-c.JupyterHub.services = [{{"name": "tester", "api_token": {tester!r}}}]
+c.JupyterHub.services = [
+    {{"name": "tester", "api_token": {tester!r}}},
+    {{"name": "idle-culler", "api_token": {culler!r}}},
+]
 c.JupyterHub.load_roles = [
     {{
         "name": "tester",
         "services": ["tester"],
         "scopes": ["admin:users", "admin:servers", "tokens", "access:servers", "read:hub", "read:services",
             "list:groups", "read:groups"],
+    }},
+    {{
+        "name": "idle-culler",
+        "services": ["idle-culler"],
+        "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
     }},
     {{"name": "watchers", "users": ["watcher"], "scopes": ["custom:gpushare:read"]}},
 ]
@@ -188,6 +202,29 @@ class Bed:
             self.tokens[name] = self.api("POST", f"users/{quote(name, safe='@')}/tokens", {"note": "tests"})["token"]
         return User(self, name, self.tokens[name])
 
+    @contextlib.contextmanager
+    def culling(self, timeout_s: int) -> Iterator[None]:
+        """The idle culler at work, with our arbiter."""
+        file = self.folder / "culler_config.py"
+        file.write_text(
+            "from jupyter_gpushare.hub import cull_arbiter\nc.IdleCuller.cull_arbiter_hook = cull_arbiter\n"
+        )
+        command = [sys.executable, "-m", "jupyterhub_idle_culler", f"--timeout={timeout_s}", "--cull-every=1"]
+        variables = os.environ | {
+            "JUPYTERHUB_API_TOKEN": CULLER,
+            "JUPYTERHUB_API_URL": f"http://127.0.0.1:{self.ports['hub']}/hub/api",
+            "GPUSHARE_BROKER_URL": f"http://127.0.0.1:{self.ports['service']}/services/gpushare/",
+        }
+        with (self.folder / "culler.log").open("ab") as output:
+            process = subprocess.Popen(
+                [*command, f"--config={file}"], env=variables, cwd=self.folder, stdout=output, stderr=output
+            )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(10)
+
     def service_pid(self) -> int:
         """Of the process that the hub started for the service."""
         return self.api("GET", "services/gpushare")["pid"]
@@ -223,6 +260,11 @@ class User:
             return bool(self.server("GET", "api/status", name=name))
         except (Refused, OSError):
             return False
+
+    def running(self, name: str = "") -> bool:
+        """Whether the hub has one of this user's servers."""
+        servers = self.bed.api("GET", f"users/{quote(self.name, safe='@')}")["servers"]
+        return name in servers
 
     def kernel(self, name: str = "") -> str:
         """Starts a kernel; its id."""
@@ -271,7 +313,7 @@ class User:
 def hub(folder: Path, *, more: str = "", base: str = "/") -> Iterator[Bed]:
     """A hub with its service, ended with all it started."""
     ports = dict(zip(("proxy", "hub", "api", "service"), free_ports(4), strict=True))
-    text = CONFIG.format(folder=str(folder), tester=TESTER, more=more, base=base, **ports)
+    text = CONFIG.format(folder=str(folder), tester=TESTER, culler=CULLER, more=more, base=base, **ports)
     (folder / "jupyterhub_config.py").write_text(text)
     bed = Bed(folder, ports, base)
     try:

@@ -119,3 +119,17 @@ def test_configured_twice_is_refused():
     configure(c)
     with pytest.raises(BadDemand, match="once"):
         configure(c)
+
+
+def test_an_idle_culler_may_ask_and_knows_where():
+    c = Config()
+    c.JupyterHub.bind_url = "http://:8000/base/"
+    c.JupyterHub.services = [{"name": "idle", "command": ["python", "-m", "jupyterhub_idle_culler"]}, {"name": "other"}]
+    configure(c)
+    assert c.JupyterHub.services[0]["environment"] == {
+        "GPUSHARE_BROKER_URL": "http://127.0.0.1:8815/base/services/gpushare/"
+    }
+    assert "environment" not in c.JupyterHub.services[1]
+    roles = {role["name"]: role for role in c.JupyterHub.load_roles}
+    assert roles["gpushare-culler"]["services"] == ["idle"]
+    assert READ in roles["gpushare-culler"]["scopes"]

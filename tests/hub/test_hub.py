@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.cookiejar
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -212,7 +214,8 @@ def test_a_foreign_process_is_not_taken_for_ones_own(bed, alice, bob, boss, kern
     bob.gpu("PUT", "sessions/forged", spec, who)
     started = {"pid": victim, "started": psutil.Process(victim).create_time()}
     bob.gpu("POST", "sessions/forged/started", started, who)
-    bob.gpu("POST", "sessions/forged/stop", headers=who)
+    with contextlib.suppress(Refused):  # there is nothing of it to stop
+        bob.gpu("POST", "sessions/forged/stop", headers=who)
     bob.gpu("POST", "sessions/forged/ended", {"why": "cleanup"}, who)
 
     assert alice.run(kernels["alice"], "print(kept)").strip() == "42"
@@ -261,3 +264,17 @@ def test_named_servers_and_names_that_need_escaping_are_one_users(bed):
 
     session = until("its session is shown", lambda: person.session(kernel))
     assert session["user"] == "zoë@lab"
+
+
+def test_a_server_whose_session_works_is_never_culled_and_an_idle_one_is(bed, alice, bob, kernels):
+    """Last in this file: their servers are gone afterwards."""
+    work = "from jupyter_gpushare.simulated import work; work(seconds=15, utilization=0.9, memory='1GiB')"
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(alice.run, kernels["alice"], work)
+        until("she computes", lambda: (alice.session(kernels["alice"]) or {}).get("state") == "active")
+        with bed.culling(timeout_s=1):
+            until("bob's server is culled", lambda: not bob.running(), 30)
+            assert not working.done()
+            assert alice.running()
+            working.result(60)
+            until("alice's is culled once her cell has ended", lambda: not alice.running(), 60)
