@@ -60,6 +60,8 @@ def gpus(draw: st.DrawFn) -> list[GPU]:
                 memory_unaccounted=NAN if unread else draw(st.sampled_from([0, 2])) * GIB,
                 utilization=draw(st.sampled_from([0.0, 0.5, 1.0, NAN])),
                 temperature_c=draw(st.sampled_from([40.0, 91.0, NAN])),
+                clock_fraction=draw(st.sampled_from([1.0, 1.0, 0.5, NAN])),
+                link_gb_s=draw(st.sampled_from([25.0, 0.1])),
             )
         )
     return found
@@ -140,6 +142,8 @@ def worlds(draw: st.DrawFn) -> World:
         caps={"cy": draw(st.sampled_from([0.2, 1.0, np.inf]))},
         weights={"bob": draw(st.sampled_from([1.0, 5.0]))},
         usage={"ann": draw(st.sampled_from([0.0, 1e3, 1e9]))},
+        groups=draw(st.sampled_from([{}, {"ann": "x", "bob": "x"}])),
+        group_weights={"x": draw(st.sampled_from([1.0, 0.1]))},
     )
     for index in range(draw(st.integers(0, 7))):
         book = draw(notebooks(devices, index))
@@ -219,6 +223,13 @@ def check(before: World, after: World, decisions: list[model.Decision]) -> None:
             assert book.pinned_until <= before.now
             assert book.idle_since <= before.now, "unknown idle"
             assert all(device[uuid].fresh for uuid in book.held), "stale"
+        if isinstance(decision, model.Move):
+            assert book.protected_until <= before.now
+            assert all(device[uuid].can_park for uuid in (*decision.devices, *decision.devices.values()))
+            assert {device[a].model for a in decision.devices} == {device[b].model for b in decision.devices.values()}
+            others = [d for d in decisions if d.session == decision.session and d is not decision]
+            harmless = [isinstance(d, model.Expand | model.Shrink) or getattr(d, "in_s", 0) is None for d in others]
+            assert all(harmless), "nothing else befalls who moves, but a notice may be taken back"
         if isinstance(decision, model.ParkSession | model.StopKernel):
             assert book.protected_until <= before.now
             assert book.warned_until <= before.now, "without notice"
