@@ -251,6 +251,7 @@ def _sessions(
             session.demand.devices if session.placements or (session.wants and not session.refused) else 0
             for session in sessions
         ),
+        most=_ints(demand.gpus_max or 0 for demand in demands),
         guarantee=_floats(demand.guarantee for demand in demands),
         limit=_floats(session.limit for session in sessions),
         exclusive=_bools(demand.exclusive for demand in demands),

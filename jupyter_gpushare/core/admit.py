@@ -24,6 +24,7 @@ from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats
 # Sessions x devices scored per call and kind of wish, so that a decision stays short; the next call goes on (cf.
 # bf_max_job_test of Slurm).
 PAIRS = 250_000
+GIVEN_BACK = 1.25  # a reservation prefers what is given back at once to what is idle, and that to what is in use
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 
 
@@ -287,8 +288,19 @@ def _reserve(draft: Draft, session: int) -> None:
     devices = devices[~kept[state.devices.server[devices]]]
     if devices.size == 0:
         return
-    chosen = choose(state, session, devices, -(room.bursting[devices] + 0.5 * room.committed[devices]))
+    taken = room.bursting[devices] + 0.5 * room.committed[devices]
+    chosen = choose(state, session, devices, GIVEN_BACK * beyond_asked(draft)[devices] - taken)
     if chosen is None:
         return
     draft.kept[session] = devices[chosen]
     draft.keep(session, devices[chosen])
+
+
+def beyond_asked(draft: Draft) -> Floats:
+    """(D,) 1 on the devices of sessions that have more than they asked for, and give them back (`widen`)."""
+    asks, size = draft.state.sessions, len(draft.state.devices.uuid)
+    if not asks.most.any():
+        return np.zeros(size)
+    rows = np.flatnonzero(draft.lease)
+    wide = np.bincount(draft.session[rows], minlength=len(asks.id)) > asks.count
+    return np.minimum(sum_at(draft.device[rows], wide[draft.session[rows]], size), 1.0)

@@ -18,10 +18,11 @@ from .make_room import make_room
 from .objectives import in_force
 from .policy import Policy
 from .state import Floats, State
+from .widen import widen
 
 Stage = Callable[[Draft, float, Policy], Draft]
 
-STAGES: tuple[Stage, ...] = (admit, evacuate, make_room, take_back, lend)
+STAGES: tuple[Stage, ...] = (admit, widen, evacuate, make_room, take_back, lend)
 
 
 def decide(state: State, now: float, policy: Policy) -> list[Decision]:

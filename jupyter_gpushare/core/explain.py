@@ -13,6 +13,8 @@ WHY: dict[str, str] = {
     "room": "Its share is free there.",
     "lent": "It computes on room that idle notebooks lend. When they come back, its share shrinks.",
     "guarantee": "Its guaranteed share is its own, so its cell runs at once.",
+    "spare": "Nobody waits, so it has more devices than it asked for.",
+    "given_back": "It gives devices back beyond those it asked for: others wait, or it rests.",
     "leaving": "The device it was on is being taken out of service.",
     "hot": "The device it was on is too hot to be fast. It moved while it was idle; nothing was lost.",
     "makes_room": "It moved to another device while it was idle, so that a larger demand fits. Nothing was lost.",

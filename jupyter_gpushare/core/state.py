@@ -84,7 +84,7 @@ class Sessions:
     id : (S,) tuple of str
     user : (S,) rows into `State.users`
     state : (S,) index into `model.STATES`
-    count : (S,) devices it asks for, 0 for none
+    count : (S,) devices it asks for, 0 for none; of what is parked, those it came from
     guarantee, limit : (S,) least and most share of each of its devices
     exclusive : (S,) no other context while leased
     whole : (S,) its demand cannot be met later without a restart, so it is leased before its kernel starts
@@ -109,8 +109,12 @@ class Sessions:
     warned_until : (S,) when the warned rung falls due; NaN: not warned
     gaps : (S, G) its last gaps between bursts in seconds, NaN padded
     parked_bytes : (S,) bytes in host memory; 0: not parked
+    ran : (S, G) how long its last bursts took in seconds, NaN padded; may be empty: nobody keeps count
+    burst_since : (S,) when the burst that runs began, NaN: none does; may be empty
     cpus, host_memory : (S,) CPUs and bytes it needs of its server, NaN where it names none; may be empty in a state
         without `hosts`
+    most : (S,) devices that it can use at most, their number changing while it runs; 0: as many as it asks for. May be
+        empty: nobody's changes
     """
 
     id: tuple[str, ...]
@@ -143,6 +147,7 @@ class Sessions:
     parked_bytes: Floats
     cpus: Floats = field(default_factory=lambda: np.zeros(0))
     host_memory: Floats = field(default_factory=lambda: np.zeros(0))
+    most: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,6 +70,7 @@ class Notebook:
     user: str = "alice"
     state: str = "waiting"
     gpus: float = 0.1
+    gpus_max: int = 0
     exclusive: bool = False
     memory: float = NAN
     allowed: tuple[str, ...] | None = None
@@ -182,7 +183,8 @@ class World:
                 id=tuple(book.id for book in books),
                 user=ints([users.index(book.user) for book in books]),
                 state=ints([model.STATES.index(book.state) for book in books]),
-                count=ints([book.demand.devices for book in books]),
+                count=ints([len(book.held) if book.state == "parked" else book.demand.devices for book in books]),
+                most=ints([book.gpus_max for book in books]),
                 guarantee=floats("guarantee", books),
                 limit=np.where(floats("gpus", books) > 0, 1.0, 0.0),
                 whole=np.array([book.demand.whole for book in books], dtype=np.bool_),
