@@ -14,6 +14,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -90,7 +91,7 @@ class Agent:
         self._said_devices: dict[str, Device] = {}
         self._said_held: dict[str, Held] = {}
         self._owed = True  # a full report
-        self._full_at = self._told_at = -math.inf
+        self._full_at = self._small_at = self._told_at = -math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -149,8 +150,10 @@ class Agent:
         computing = any(kept.gpu_idle_s == 0.0 for kept in look.held.values())
         due = now - self._told_at >= (min(COMPUTING_S, self._heartbeat_s) if computing else self._heartbeat_s)
         age = 0.0 if reading.taken is None else now - reading.taken
-        devices = _news(look.devices, {} if full else self._said_devices, usage.device_changed)
-        held = _news(look.held, {} if full else self._said_held, usage.held_changed)
+        small = full or now - self._small_at >= self._heartbeat_s  # changes, too
+        times = 1.0 if small else usage.AT_ONCE
+        devices = _news(look.devices, {} if full else self._said_devices, partial(usage.device_changed, times=times))
+        held = _news(look.held, {} if full else self._said_held, partial(usage.held_changed, times=times))
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         gone += self._said_devices.keys() - look.devices.keys()
         if full:
@@ -182,6 +185,7 @@ class Agent:
                 self._owed = True
                 self._gone.extend(gone)
         self._said, self._told_at = report, now
+        self._small_at = now if small else self._small_at
         self._said_devices = {
             uuid: kept for uuid, kept in (self._said_devices | devices).items() if uuid in look.devices
         }
@@ -217,18 +221,21 @@ class Agent:
         deep = self._deep_at is None or now - self._deep_at >= DEEP_S
         if deep:
             self._deep_at = now
-        dead = frozenset(self._attribution.refresh(deep=deep))
+        found, attributed = self._attribution.observe(() if reading.trouble else reading.devices, deep=deep)
+        dead = frozenset(found)
         self._gone.extend(sorted(dead - self._dead))
         self._dead = dead
         before = self._look
         devices = before.devices
         if reading.trouble is None:
-            devices = {d.uuid: self._finished(self._attribution.attribute(d)) for d in reading.devices}
+            devices = {device.uuid: self._finished(device) for device in attributed}
             self._tell_errors(devices.values())
-        self._host_free = self._host_memory_free()
+        if deep or self._declared is not None:
+            self._host_free = self._host_memory_free()
         self._look = Look(devices, self._held(devices, before.held, now if reading.trouble is None else None))
-        with self._journal.order:
-            self._journal.save(self._attribution.trees())
+        if deep or found:
+            with self._journal.order:
+                self._journal.save(self._attribution.trees())
         self._wake()
 
     def _finished(self, device: Device) -> Device:

@@ -65,14 +65,17 @@ class Proc:
         if not 0 < pid < 2**31:  # some drivers list such
             return None
         try:
-            with open(f"{self._root}/{pid}/stat", "rb") as file:
-                line = file.read()
+            file = os.open(f"{self._root}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # half the time of open()
+            try:
+                line = os.read(file, 4096)
+            finally:
+                os.close(file)
         except PermissionError:
             return Seen(pid, None, None)
         except OSError:
             return Seen(pid, None, None) if _hidden(pid) else None
         # proc_pid_stat(5): the command's name, in parentheses, may hold anything; then state, ppid, pgrp, session …
-        state, parent, _, leader, *rest = line[line.rindex(b")") + 2 :].split()
+        state, parent, _, leader, *rest = line[line.rindex(b")") + 2 :].split(None, 20)
         if state in b"ZXx":
             return None
         return Seen(pid, int(parent), int(rest[15]) / _ticks_per_s() + _boot_time(), int(leader))

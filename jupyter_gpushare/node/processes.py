@@ -41,9 +41,13 @@ class Tree(msgspec.Struct):
     namespace: str | None = None  # PID namespace of its root
 
     def knows(self, seen: Seen | None) -> bool:
-        return seen is not None and any(
-            seen.pid in known and same(seen, known[seen.pid]) for known in (self.members, self.leftovers)
-        )
+        if seen is None:
+            return False
+        for known in (self.members, self.leftovers):
+            started = known.get(seen.pid)
+            if started is not None and same(seen, started):
+                return True
+        return False
 
 
 class Attribution:
@@ -64,6 +68,7 @@ class Attribution:
         self._prove = prove
         self._trees: dict[str, Tree] = dict(trees or {})
         self._reads: dict[int, Seen | None] = {}  # of one look: no process is read twice in it
+        self._index: dict[int, str] = {}  # of one look: a session that had that pid
         self._lock = threading.RLock()
 
     # --- what the broker tells ---
@@ -160,16 +165,27 @@ class Attribution:
     def refresh(self, *, deep: bool = True) -> tuple[str, ...]:
         """Forgets the dead and, when `deep`, records new children. Returns the sessions with no process left."""
         with self._look(deep and bool(self._trees)) as children:
-            trees = tuple(self._trees.items())
-            for _, tree in trees:
-                self._record(tree, children)
-            return tuple(name for name, tree in trees if self._settle(name, tree))
+            return self._refreshed(children)
+
+    def observe(self, devices: Iterable[Device], *, deep: bool) -> tuple[tuple[str, ...], tuple[Device, ...]]:
+        """`refresh` and then `attribute` each device, in one look: no process is read twice."""
+        with self._look(deep and bool(self._trees)) as children:
+            return self._refreshed(children), tuple(map(self._of, devices))
 
     def attribute(self, device: Device) -> Device:
         """The same device with the owner of each process, and with the memory that no visible process accounts for."""
         with self._look(deep=False):
-            looks = {process.pid: self._read(process.pid) for process in device.processes}
-            processes = tuple(self._attributed(process, looks[process.pid], device) for process in device.processes)
+            return self._of(device)
+
+    def _refreshed(self, children: Mapping[int, Sequence[int]]) -> tuple[str, ...]:
+        trees = tuple(self._trees.items())
+        for _, tree in trees:
+            self._record(tree, children)
+        return tuple(name for name, tree in trees if self._settle(name, tree))
+
+    def _of(self, device: Device) -> Device:
+        looks = {process.pid: self._read(process.pid) for process in device.processes}
+        processes = tuple(self._attributed(process, looks[process.pid], device) for process in device.processes)
         unaccounted = device.memory_unaccounted
         for process in device.processes:
             if looks[process.pid] is None:  # a context without a living process, or one of another PID namespace
@@ -193,6 +209,7 @@ class Attribution:
         """One consistent look at the processes; gives everybody's children when `deep`."""
         with self._lock:
             self._reads.clear()
+            self._index.clear()
             yield self._table.children() if deep else {}
 
     def _read(self, pid: int) -> Seen | None:
@@ -202,7 +219,13 @@ class Attribution:
 
     def _owner(self, seen: Seen) -> str | None:
         """The session of a living process, recorded as its own when that was found out just now."""
-        for name, tree in self._trees.items():
+        if not self._index:
+            for name, tree in self._trees.items():
+                self._index |= dict.fromkeys((*tree.members, *tree.leftovers), name)
+        known = self._index.get(seen.pid)
+        if known is not None and self._trees[known].knows(seen):
+            return known
+        for name, tree in self._trees.items():  # two trees may have had that pid
             if tree.knows(seen):
                 return name
         found = self._by_ancestor(seen) or self._by_leader(seen) or self._by_variable(seen)

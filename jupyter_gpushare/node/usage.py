@@ -11,6 +11,7 @@ from ..model import Device, Held
 Number = TypeVar("Number", int, float)
 IN_USE = 0.01  # utilisation from which a device counts as used; below lies the noise of the drivers' sampling
 UTILIZATION, TEMPERATURE_C, POWER = 0.05, 2.0, 0.05  # changes that matter: absolute, absolute, relative
+AT_ONCE = 4.0  # times as large a change of what flickers is told at once; a smaller one waits for the next heartbeat
 MEMORY, MEMORY_PART = 64 * 2**20, 0.01  # bytes, and fraction of the device: the larger of the two
 
 _EXACT = (
@@ -86,8 +87,8 @@ def computing(use: Mapping[str, Use]) -> bool | None:
     return None if None in values else False
 
 
-def device_changed(said: Device, now: Device) -> bool:
-    """Whether a device differs from what was said of it by more than its noise."""
+def device_changed(said: Device, now: Device, times: float = 1.0) -> bool:
+    """Whether a device differs from what was said of it by more than its noise, or by so many `times` as much."""
     if any(getattr(said, name) != getattr(now, name) for name in _EXACT):
         return True
     if [(p.pid, p.session, p.why) for p in said.processes] != [(p.pid, p.session, p.why) for p in now.processes]:
@@ -95,16 +96,20 @@ def device_changed(said: Device, now: Device) -> bool:
     memory = max(MEMORY, MEMORY_PART * (now.memory_total or 0))
     power = POWER * (now.power_limit_w or now.power_w or 0.0)
     return (
-        any(_far(getattr(said, name), getattr(now, name), bound) for name, bound in _CLOSE.items())
+        any(_far(getattr(said, name), getattr(now, name), times * bound) for name, bound in _CLOSE.items())
         or _far(said.memory_used, now.memory_used, memory)
         or _far(said.memory_unaccounted, now.memory_unaccounted, memory)
-        or _far(said.temperature_c, now.temperature_c, TEMPERATURE_C)
-        or _far(said.power_w, now.power_w, power)
+        or _far(said.temperature_c, now.temperature_c, times * TEMPERATURE_C)
+        or _far(said.power_w, now.power_w, times * power)
+        or _starts_or_ends(said.utilization, now.utilization)
     )
 
 
-def held_changed(said: Held, now: Held) -> bool:
-    """Whether what is held for a session differs by more than noise. Time that passes is no change; its reset is."""
+def held_changed(said: Held, now: Held, times: float = 1.0) -> bool:
+    """Whether what is held for a session differs by more than noise, or by so many `times` as much.
+
+    Time that passes is no change; its reset is.
+    """
     exact = ("alive", "devices", "unseen", "parked_bytes", "moved_bytes", "harmed")
     if any(getattr(said, name) != getattr(now, name) for name in exact):
         return True
@@ -114,9 +119,13 @@ def held_changed(said: Held, now: Held) -> bool:
         return True
     return any(
         _far(said.memory_used.get(uuid), now.memory_used.get(uuid), MEMORY)
-        or _far(said.utilization.get(uuid), now.utilization.get(uuid), UTILIZATION)
+        or _far(said.utilization.get(uuid), now.utilization.get(uuid), times * UTILIZATION)
         for uuid in now.devices
     )
+
+
+def _starts_or_ends(said: float | None, now: float | None) -> bool:
+    return said is not None and now is not None and (said >= IN_USE) != (now >= IN_USE)
 
 
 def _far(said: float | None, now: float | None, bound: float) -> bool:

@@ -433,6 +433,26 @@ async def test_alone_on_a_device_its_utilisation_is_the_sessions_in_company_it_i
         assert broker.held["a"].gpu_idle_s is None
 
 
+async def test_large_changes_are_told_at_once_and_small_ones_with_the_next_heartbeat(clock):
+    async with real((gpu(utilization=0.5),), clock) as (broker, backend, agent):
+
+        async def told(utilization):
+            backend.answer = (gpu(utilization=utilization),)
+            await asyncio.to_thread(agent._sampler.fresh, 5)
+            await agent.tell()
+            return broker.devices["GPU-0"].utilization
+
+        assert await told(0.5) == 0.5
+        assert await told(0.57) == 0.5
+        assert await told(0.72) == 0.72
+        assert await told(0.78) == 0.72
+        clock.advance(5)
+        assert await told(0.78) == 0.78
+        assert await told(0.02) == 0.02
+        assert await told(0.0) == 0.0  # it does not compute any more
+        assert await told(0.04) == 0.04
+
+
 @pytest.mark.parametrize(
     "unread",
     [

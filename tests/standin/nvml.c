@@ -37,7 +37,8 @@ typedef struct { uint pid; ull memory; uint gi, ci; } process_t;
 typedef struct { uint pid; ull time; uint sm, memory, encoder, decoder; } sample_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { char *key, *value; } lines[MAX_LINES];
+typedef struct { char *key, *value; } line_t;
+static line_t lines[MAX_LINES]; /* by key */
 static int count_lines = 0, initialized = 0;
 static struct stat read_at[2];
 static handle_t handles[MAX_GPUS][MAX_MIGS + 1];
@@ -67,6 +68,8 @@ static void take_in(const char *path) {
     fclose(file);
 }
 
+static int by_key(const void *one, const void *other) { return strcmp(((line_t *)one)->key, ((line_t *)other)->key); }
+
 static void reread(void) {
     const char *path = getenv("NVML_SCENARIO");
     if (!path) return;
@@ -78,6 +81,7 @@ static void reread(void) {
     count_lines = 0;
     take_in(path);
     take_in(moved);
+    qsort(lines, count_lines, sizeof *lines, by_key);
 }
 
 /* The value of a key built like printf does, NULL where the scenario has none. Call with the lock held. */
@@ -87,9 +91,8 @@ static const char *find(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(key, sizeof key, format, arguments);
     va_end(arguments);
-    for (int i = 0; i < count_lines; i++)
-        if (!strcmp(lines[i].key, key)) return lines[i].value;
-    return NULL;
+    line_t wanted = {key, NULL}, *found = bsearch(&wanted, lines, count_lines, sizeof *lines, by_key);
+    return found ? found->value : NULL;
 }
 
 static void prefix(device of, char out[64]) {
@@ -314,6 +317,7 @@ static int lies_on(int gpu, uint n, uint *pid, ull *bytes) {
     return moved ? atoi(moved) : gpu;
 }
 static long long brought(int gpu) {
+    if (!read_at[1].st_ino) return 0; /* nothing was ever moved */
     int gpus = size_of("gpu");
     long long sum = 0;
     for (int from = 0; from < gpus; from++) {
@@ -450,7 +454,7 @@ static int processes(const char *function, device of, const char *list, uint *co
     if (code) return code;
     process_t found[256];
     uint number = 0, room = *count;
-    int moves = of->mig < 0 && !strcmp(list, "processes"), gpus = size_of("gpu");
+    int moves = read_at[1].st_ino && of->mig < 0 && !strcmp(list, "processes"), gpus = size_of("gpu");
     for (int from = moves ? 0 : of->gpu; from < (moves ? gpus : of->gpu + 1); from++) {
         char name[64], full[96];
         prefix(moves ? at(from, -1) : of, name);
