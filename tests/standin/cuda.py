@@ -15,17 +15,18 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("cuda.c")
+COMPUTE = Path(__file__).with_name("compute.c")  # the same, and what tests/gpu computes with
 
 RUNNING, LOCKED, CHECKPOINTED, FAILED = range(4)
 INVALID_VALUE, OUT_OF_MEMORY, OPERATING_SYSTEM, ILLEGAL_STATE = 1, 2, 304, 401
 NOT_READY, NOT_PERMITTED, NOT_SUPPORTED = 600, 800, 801
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, source: Path = SOURCE) -> Path:
     """The folder with the library in it."""
     target = folder / "libcuda.so.1"
     flags = ["-O1", "-shared", "-fPIC", "-Wall", "-Werror", f"-Wl,-soname,{target.name}"]
-    subprocess.run(["gcc", *flags, "-o", str(target), str(SOURCE), "-ldl"], check=True)
+    subprocess.run(["gcc", *flags, "-o", str(target), str(source), "-ldl"], check=True)
     return folder
 
 
