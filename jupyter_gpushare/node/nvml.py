@@ -322,7 +322,7 @@ class NvmlBackend:
             temperature_limit_c=readings.slowdown(ask, readings.temperature(ask)),
             power_idle_w=performance.power_idle_w if performance else None,
             tflops=performance.tflops if performance else None,
-            bandwidth_gb_s=performance.bandwidth_gb_s if performance else None,
+            bandwidth_gb_s=readings.bandwidth(ask) or (performance.bandwidth_gb_s if performance else None),
             compute_capability=capability and (capability[0], capability[1]),
         )
         order = (2**32, number, 0) if pci is None else (pci.domain, pci.bus, pci.device)

@@ -16,7 +16,7 @@ CANNOT_SAY = frozenset({SUCCESS, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND}) 
 
 # nvmlClocksEventReasons: power cap, hardware slowdown, thermal (software, hardware), power brake
 _IDLE, _SLOWED = 0x1, 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-SM_CLOCK, _SENSOR, _SLOWDOWN = 1, 0, 1
+SM_CLOCK, MEMORY_CLOCK, _SENSOR, _SLOWDOWN = 1, 2, 0, 1
 _JUNK_PIDS = {0, 2**32 - 1}  # what some drivers list instead of processes
 _MIB = 2**20
 
@@ -69,6 +69,15 @@ def memory(read: Reader) -> tuple[int | None, int | None]:
     if info is None or info.total <= 0 or info.used > info.total:  # unified memory answers with odd numbers
         return None, None
     return info.total, info.used
+
+
+def bandwidth(read: Reader) -> float | None:
+    """GB/s of the device's memory, nominal: two transfers in each cycle of its fastest clock, over its whole width.
+
+    The clock that NVML tells of GDDR5, GDDR6 and HBM is such that this gives their data sheets' numbers.
+    """
+    clock, bits = read("nvmlDeviceGetMaxClockInfo", MEMORY_CLOCK), read("nvmlDeviceGetMemoryBusWidth")
+    return float(round(2 * clock * bits / 8 / 1000)) if clock and bits else None
 
 
 def temperature(read: Reader) -> int | None:

@@ -76,7 +76,25 @@ def test_devices_are_numbered_by_pci_bus_whatever_order_nvml_has(nvml_standin, b
 def test_a_card_of_unknown_model_has_no_invented_speed(nvml_standin, backend, gpu):
     nvml_standin.say(gpu(name="NVIDIA Z9000"))
     (device,) = devices(backend)
-    assert (device["tflops"], device["bandwidth_gb_s"], device["power_idle_w"]) == (None, None, None)
+    assert (device["tflops"], device["power_idle_w"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "clock", "bits", "gb_s"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 1593, 5120, 2039),
+        ("NVIDIA H100 80GB HBM3", 2619, 5120, 3352),
+        ("NVIDIA GeForce RTX 3090", 9751, 384, 936),
+        ("Tesla T4", 5001, 256, 320),
+        ("NVIDIA Z9000", 2000, 4096, 2048),
+        ("NVIDIA L4", None, 192, 300),
+        ("NVIDIA L4", 6251, None, 300),
+        ("NVIDIA Z9000", None, None, None),
+    ],
+)
+def test_the_bandwidth_that_the_driver_tells_wins_over_the_table(nvml_standin, backend, gpu, name, clock, bits, gb_s):
+    nvml_standin.say(gpu(name=name, max_clock={"1": 1410, "2": clock}, bus_width=bits))
+    assert devices(backend)[0]["bandwidth_gb_s"] == gb_s
 
 
 def test_no_gpu_is_an_empty_list(backend):

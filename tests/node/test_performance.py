@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_gpushare.node.performance import lookup, names
+from jupyter_gpushare.node.performance import Precisions, lookup, names
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,20 @@ def test_every_model_finds_itself_and_its_numbers_are_plausible(name):
     assert 50 < found.bandwidth_gb_s < 10_000
     assert 0 < found.power_idle_w < found.power_limit_w / 3
     assert 80 <= found.slowdown_c <= 100
+
+
+@pytest.mark.parametrize("name", names())
+def test_precisions_are_ordered_as_chips_are_built(name):
+    found = lookup(name)
+    assert found is not None
+    known = [*(value for value in found.precisions[:3] if value is not None), found.tflops, found.precisions.fp8]
+    speeds = [value for value in known if value is not None]
+    assert all(value > 0 for value in speeds)
+    assert speeds == sorted(speeds)  # double ≤ single ≤ TF32 ≤ half ≤ FP8
+
+
+def test_an_a100_is_as_its_data_sheet_says():
+    found = lookup("A100")
+    assert found is not None
+    assert found.precisions == Precisions(double=9.7, single=19.5, tf32=156, fp8=None)
+    assert (found.tflops, found.bandwidth_gb_s, found.power_idle_w, found.power_limit_w) == (312, 2039, 60, 400)

@@ -6,8 +6,8 @@
     write_scenario(path, scenario(gpu(0), gpu(1)))
     subprocess.run(…, env={**os.environ, **environment(folder, path)})
 
-A scenario is a dict; a field left out is NotSupported. What is appended to a gpu's `xids` is an event; `recovery` is its
-recovery action. `fault` maps a function's name (or ``*``) to an NVML error code,
+A scenario is a dict; a field left out is NotSupported. What is appended to a gpu's `xids` is an event; `recovery` is
+its recovery action. `fault` maps a function's name (or ``*``) to an NVML error code,
 `slow_ms` to milliseconds, `hang` to 1; each for the whole machine or inside one gpu.
 """
 
@@ -61,6 +61,7 @@ def gpu(number: int = 0, **fields: object) -> dict[str, object]:
         "fan": 30,
         "clock": {"0": 1410, "1": 1410, "2": 1593, "3": 1275},
         "max_clock": {"0": 1410, "1": 1410, "2": 1593, "3": 1290},
+        "bus_width": 5120,
         "throttle": 0,
         "compute_mode": 0,
         "persistence": 1,
