@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MILLI = 1000  # shares are told apart in 1/1000 of a device
-STREAMS, LENGTH = 64, 60
+STREAMS, LENGTH = 32, 60
 WITHOUT_DEVICES = 0.4  # a demand without devices counts this much: it can do with servers that have none
 GROWTH, LEAST = 2.0, 32  # a new mix when so many times as much, and at least so much, has been seen
 
@@ -41,7 +41,7 @@ class Mix:
     cpus : (H,) CPUs
     host_memory : (H,) bytes
     models : (H, M) bool, which of `State.models` it may run on
-    streams : (STREAMS, LENGTH) rows, drawn by how often each shape came
+    streams : (STREAMS, LENGTH) rows by how often each shape came: in every stream one of each LENGTH-th part of the mix
     known : what was worked out from this mix so far. It only saves time: nothing depends on it
     """
 
@@ -61,7 +61,9 @@ def mix_of(seen: Mapping[Shape, int], models: tuple[str, ...], seed: int = 0) ->
     number = np.array([seen[shape] for shape in shapes], dtype=np.float64)
     count = np.array([shape.devices for shape in shapes], dtype=np.int64)
     drawn = number * np.where(count > 0, 1.0, WITHOUT_DEVICES)
-    chance = np.random.default_rng(seed).random((STREAMS, LENGTH))
+    rng = np.random.default_rng(seed)
+    parts = rng.permuted(np.tile(np.arange(LENGTH), (STREAMS, 1)), axis=1)
+    chance = (parts + rng.random((STREAMS, LENGTH))) / LENGTH  # stratified: fewer streams tell as much
     return Mix(
         seen=number,
         count=count,

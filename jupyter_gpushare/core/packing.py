@@ -3,7 +3,7 @@
 ``dW + price x share + slots + RESIDUAL x left on the device``, in devices:
 
 - *dW*: how much more of the server typical demands would leave unused afterwards than before (`fill.py`);
-- *price* of its model: what will be asked of it alone while AHEAD x the idle room is asked for, over its idle room;
+- *price* of its model: what will be asked of it alone while as much is asked for as is idle, over its idle room;
 - *slots*: room for n whole devices on one server that it breaks up, by how short such room is;
 - what stays free on the chosen devices settles what is equal so far.
 
@@ -17,18 +17,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .draft import Draft, glance_at
-from .fill import CPU_UNIT, MANY, MEMORY_UNIT, SLOTS, Streams, left
+from .fill import CPU_UNIT, MANY, SLOTS, Streams, left
 from .mix import MILLI, Mix, milli
 from .policy import Policy
 from .room import Room
 from .state import LONG, Floats, Ints, State
 
-AHEAD = 2.0  # demand is expected for so many times the idle room
-SLOT = 0.1  # weight of a broken slot, per device of it
+SLOT = 0.05  # weight of a broken slot, per device of it
 RESIDUAL = 0.03
-CPU_STEP, MEMORY_STEP = 50, 64  # servers are told apart in steps of half a CPU and 4 GiB (units of fill.py)
+POWER = 0.25  # of a device: what waking the hungriest one counts in an empty cluster, at a weight of 1
+FADES = 0.3, 0.5  # idle parts of the cluster at which power counts nothing, and in full
+CPU_STEP = 100  # servers are told apart in steps of one CPU (units of fill.py)
 BATCH = 256  # free vectors worked out at once
 REMEMBERED = 500_000  # free vectors, before all are forgotten
 
@@ -39,12 +41,32 @@ class Table:
 
     Attributes
     ----------
-    vector : (V, 1 + G + 2) model, free devices in descending order, CPUs, memory: what `cost` was worked out for
-    cost : (V, G) dW of taking from the device of that rank
+    vector : (V, 1 + R + 1) `Servers.vector` as it was when `cost` was worked out
+    cost : (V, R) dW of taking from the device of that rank
     """
 
     vector: Ints
     cost: Floats
+
+
+@dataclass(slots=True, eq=False)
+class Servers:
+    """What was last seen of the servers, so that only those that changed are looked at again.
+
+    Attributes
+    ----------
+    server : (D,) `Devices.server` that this was made for
+    cell : (D,) the device's place in `free`, flat
+    free : (V, G) 1/1000 free on each device, 0 where there is none or it takes nobody
+    vector : (V, 1 + R + 1) model, the R emptiest devices in descending order, CPUs in steps
+    rank : (V, G) the device's place in `Table.cost`, flat
+    """
+
+    server: Ints
+    cell: Ints
+    free: Ints
+    vector: Ints
+    rank: Ints
 
 
 def keeps(state: State, session: int, policy: Policy) -> bool:
@@ -59,39 +81,37 @@ def displaced(draft: Draft, session: int, devices: Ints) -> Floats:
     state, mix = draft.state, draft.state.mix
     assert mix is not None  # `keeps` asked
     count, share = int(state.sessions.count[session]), milli(float(state.sessions.guarantee[session]))
-    cpus, memory = _host_needs(state, session)
-    free, slot = _free(draft)
-    vector, at = _vectors(state, draft.room, free)
-    cost = np.zeros(free.shape)
-    known = _table(mix, vector, count, share, cpus, memory, counted=state.hosts is not None)
-    np.put_along_axis(cost, at, known, axis=1)
+    servers = _servers(draft, mix)
+    cpus = float(np.nan_to_num(state.sessions.cpus[session])) if state.hosts else 0.0
+    known = _table(mix, servers.vector, count, share, cpus, counted=state.hosts is not None)
 
-    server = state.devices.server[devices]
-    level = free[server, slot[devices]]
-    idle = np.bincount(vector[:, 0], free.sum(axis=1), len(state.models)).astype(np.float64)
+    cell, free = servers.cell[devices], servers.free
+    level = free.take(cell)
+    idle = np.bincount(servers.vector[:, 0], free.sum(axis=1), len(state.models)).astype(np.float64)
     each = share * prices(mix, idle)[state.devices.model[devices]]
     residual = RESIDUAL * (level - share)
-    whole = np.where(level == MILLI, _broken(mix, free, count, float(idle.sum()))[server], 0.0)
-    return np.asarray(((cost[server, slot[devices]] + whole) / count + each + residual) / MILLI)
+    whole = np.where(level == MILLI, _broken(mix, free, count, float(idle.sum()))[state.devices.server[devices]], 0.0)
+    return np.asarray(((known.take(servers.rank.take(cell)) + whole) / count + each + residual) / MILLI)
 
 
 def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) at most 0: how much more power the cluster draws with the session on each of these devices.
 
-    What comes out of idling with it, devices and processors, over what the hungriest device takes; times the square of
-    the idle part of all devices, because where nearly everything will be in use anyway only room can be saved. The
-    watts are those of the PWR plug-in (github.com/Fr4nz83/PWR-plugin-kubernetes). Unknown watts are 0.
+    What comes out of idling with it, devices and processors, over what the hungriest device takes; times POWER, and
+    the less the fuller the cluster is (FADES), because where nearly everything will be in use anyway only room can be
+    saved. The watts are those of the PWR plug-in (github.com/Fr4nz83/PWR-plugin-kubernetes). Unknown watts are 0.
     """
     state, room, have = draft.state, draft.room, draft.state.devices
-    more = np.nan_to_num(have.power_limit_w - have.power_idle_w)
-    most = float(more.max(initial=0.0))
-    if most <= 0:
-        return np.zeros(devices.size)
     idle = 1.0 - float(room.committed[have.offered].sum()) / max(int(have.offered.sum()), 1)
+    counts = _power_counts(idle)
+    more = _known(have.power_limit_w - have.power_idle_w)
+    most = float(more.max(initial=0.0))
+    if most <= 0 or counts <= 0:
+        return np.zeros(devices.size)
     host = _processor_w(state, room, float(np.nan_to_num(state.sessions.cpus[session])) if state.hosts else 0.0)
     drawn = np.where(room.holders[devices] < 0.5, more[devices], 0.0)
     drawn += host[have.server[devices]] / state.sessions.count[session]
-    return np.asarray(-(max(idle, 0.0) ** 2) * drawn / most)
+    return np.asarray(-counts * drawn / most)
 
 
 def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int | None:
@@ -106,15 +126,20 @@ def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int |
     fits = ~((room.cpus < cpus) | (room.host_memory < host_memory))
     if not fits.any():
         return None
-    free, _ = _free(draft)
-    needs = int(np.ceil(cpus / CPU_UNIT)), int(np.ceil(host_memory / MEMORY_UNIT))
-    cost = _table(mix, _vectors(state, room, free)[0], 0, 0, *needs, counted=True)[:, 0] / MILLI
-    more = np.nan_to_num(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
-    if more > 0:
-        idle = free.mean() / MILLI
-        cost = cost + policy.weights.energy * idle**2 * _processor_w(state, room, cpus) / more
+    servers = _servers(draft, mix)
+    cost = _table(mix, servers.vector, 0, 0, cpus, counted=True)[:, 0] / MILLI
+    counts = policy.weights.energy * _power_counts(float(servers.free.take(servers.cell).mean()) / MILLI)
+    more = _known(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
+    if more > 0 and counts > 0:
+        cost = cost + counts * _processor_w(state, room, cpus) / more
     best = np.where(fits, np.round(cost, 9), np.inf)
     return int(min(np.flatnonzero(best == best.min()).tolist(), key=state.servers.__getitem__))
+
+
+def _power_counts(idle: float) -> float:
+    """How much power counts while that part of the cluster is idle."""
+    none, full = FADES
+    return POWER * min(max((idle - none) / (full - none), 0.0), 1.0)
 
 
 def _processor_w(state: State, room: Room, cpus: float) -> Floats:
@@ -124,7 +149,12 @@ def _processor_w(state: State, room: Room, cpus: float) -> Floats:
         return np.zeros(len(state.servers))
     used = hosts.cpus - room.cpus
     woken = np.ceil((used + cpus) / hosts.processor_cpus) - np.ceil(used / hosts.processor_cpus)
-    return np.nan_to_num(woken * hosts.processor_w)
+    return _known(woken * hosts.processor_w)
+
+
+def _known(values: Floats) -> Floats:
+    """The values, 0 where unknown."""
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def prices(mix: Mix, idle: Floats) -> Floats:
@@ -132,18 +162,25 @@ def prices(mix: Mix, idle: Floats) -> Floats:
 
     Demands that may go to several models are poured over them to one level, those with the least room first.
     """
-    asked = mix.seen * mix.count * mix.milli
-    restricted = np.flatnonzero((mix.count > 0) & ~mix.models.all(axis=1))
     load = np.zeros(idle.size)
-    if restricted.size == 0 or idle.sum() <= 0:
+    restricted = mix.known.get("restricted")
+    if restricted is None:
+        restricted = mix.known["restricted"] = _restricted(mix)
+    sets, parts = restricted
+    if parts.size == 0 or idle.sum() <= 0:
         return load
-    scale = AHEAD * idle.sum() / asked.sum()
-    sets, part = np.unique(mix.models[restricted], axis=0, return_inverse=True)
-    amounts = np.bincount(part.ravel(), asked[restricted]) * scale
     for models in np.argsort(sets @ idle, kind="stable").tolist():
         into = np.flatnonzero(sets[models] & (idle > 0))
-        load[into] = _poured(load[into], idle[into], float(amounts[models]))
+        load[into] = _poured(load[into], idle[into], float(parts[models] * idle.sum()))
     return np.asarray(np.minimum(np.divide(load, idle, out=np.zeros(idle.size), where=idle > 0), 1.0))
+
+
+def _restricted(mix: Mix) -> tuple[NDArray[np.bool_], Floats]:
+    """(K, M) the sets of models that some demands are restricted to; (K,) their part of all that is asked for."""
+    asked = mix.seen * mix.count * mix.milli
+    rows = np.flatnonzero((mix.count > 0) & ~mix.models.all(axis=1))
+    sets, of = np.unique(mix.models[rows], axis=0, return_inverse=True)
+    return sets, np.bincount(of.ravel(), asked[rows], len(sets)) / max(float(asked.sum()), 1.0)
 
 
 def _poured(load: Floats, room: Floats, amount: float) -> Floats:
@@ -163,87 +200,93 @@ def _broken(mix: Mix, free: Ints, count: int, idle: float) -> Floats:
     cost = np.zeros(empty.size)
     asked = (mix.seen * mix.count * mix.milli).sum()
     for size in np.unique(mix.count[mix.count > 1]).tolist():
-        wanted = mix.seen[mix.count == size].sum() * AHEAD * idle / asked
-        pressure = min(wanted / max(float((empty // size).sum()), 1.0), 1.0)
-        cost += SLOT * MILLI * size * pressure * (empty // size - np.maximum(empty - count, 0) // size)
+        slots = empty // size
+        wanted = mix.seen[mix.count == size].sum() * idle / asked
+        pressure = min(wanted / max(float(slots.sum()), 1.0), 1.0)
+        cost += SLOT * MILLI * size * pressure * (slots - np.maximum(empty - count, 0) // size)
     return cost
 
 
-def _free(draft: Draft) -> tuple[Ints, Ints]:
-    """(V, G) 1/1000 free on each device of each server, 0 where there is none or it takes nobody; (D,) its column."""
-    have, room = draft.state.devices, draft.room
+def _servers(draft: Draft, mix: Mix) -> Servers:
+    """The servers as they are in this draft."""
+    state, have, room = draft.state, draft.state.devices, draft.room
+    seen = mix.known.get("servers")
+    if seen is None or seen.server is not have.server or len(seen.free) != len(state.servers):
+        seen = mix.known["servers"] = _unseen(state)
     open_ = have.offered & ~have.blocked & (room.closed < 0.5)
     level = np.rint(MILLI * np.where(open_, 1.0 - room.committed - draft.ahead, 0.0)).astype(np.int64)
+    free = np.zeros_like(seen.free)
+    free.reshape(-1)[seen.cell] = np.clip(level, 0, MILLI)
+    cpus = _steps(room.cpus)
+    changed = np.flatnonzero((free != seen.free).any(axis=1) | (seen.vector[:, -1] != cpus))
+    if changed.size:
+        width, ranks = free.shape[1], seen.vector.shape[1] - 2
+        ordered = np.sort(free[changed] * width + np.arange(width), axis=1)[:, ::-1]
+        seen.free = free
+        seen.vector[changed, 1:-1] = ordered[:, :ranks] // width
+        seen.vector[:, -1] = cpus
+        rank = np.minimum(np.arange(width), ranks - 1) + changed[:, None] * ranks
+        seen.rank[changed[:, None], ordered % width] = rank
+    return seen
+
+
+def _unseen(state: State) -> Servers:
+    """Servers of which nothing but the devices' places is known."""
+    have, size = state.devices, len(state.servers)
     order = np.argsort(have.server, kind="stable")
-    number = np.bincount(have.server, minlength=len(draft.state.servers))
-    slot = np.empty(order.size, np.int64)
-    slot[order] = np.arange(order.size) - np.repeat(np.cumsum(number) - number, number)
-    free = np.zeros((number.size, max(int(number.max(initial=0)), 1)), np.int64)
-    free[have.server, slot] = np.clip(level, 0, MILLI)
-    return free, slot
+    number = np.bincount(have.server, minlength=size)
+    width = max(int(number.max(initial=0)), 1)
+    cell = np.empty(order.size, np.int64)
+    cell[order] = np.arange(order.size) - np.repeat(np.cumsum(number) - number, number)
+    vector = np.full((size, min(width, SLOTS) + 2), -1)
+    vector[:, 0] = 0
+    vector[have.server[::-1], 0] = have.model[::-1]  # of the server's first device
+    free = np.full((size, width), -1)
+    return Servers(have.server, cell + have.server * width, free, vector, np.zeros((size, width), np.int64))
 
 
-def _vectors(state: State, room: Room, free: Ints) -> tuple[Ints, Ints]:
-    """(V, 1 + G + 2) each server's model, its emptiest devices, and its CPUs and memory in steps; (V, G) the columns
-    of those devices in `free`."""
-    have, width = state.devices, free.shape[1]
-    model = np.zeros(free.shape[0], np.int64)
-    model[have.server[::-1]] = have.model[::-1]  # of the server's first device
-    ranked = np.sort(free * width + np.arange(width), axis=1)[:, : -SLOTS - 1 : -1]
-    vector = np.empty((free.shape[0], ranked.shape[1] + 3), np.int64)
-    vector[:, 0] = model
-    vector[:, 1:-2] = ranked // width
-    vector[:, -2] = _steps(room.cpus, CPU_UNIT, CPU_STEP)
-    vector[:, -1] = _steps(room.host_memory, MEMORY_UNIT, MEMORY_STEP)
-    return vector, ranked % width
-
-
-def _steps(free: Floats, unit: float, step: int) -> Ints | int:
+def _steps(cpus: Floats) -> Ints | int:
     """(V,) what is free in units of fill.py, rounded down to steps; MANY where it is not counted."""
-    if free.size == 0:
+    if cpus.size == 0:
         return MANY
-    amount = np.floor(free / unit + 1e-6)
-    return np.where(amount < MANY, amount // step * step, MANY).astype(np.int64)  # NaN is not less
+    amount = np.floor(cpus / CPU_UNIT + 1e-6)
+    return np.where(amount < MANY, amount // CPU_STEP * CPU_STEP, MANY).astype(np.int64)  # NaN is not less
 
 
-def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: int, memory: int, *, counted: bool) -> Floats:
-    """(V, G) dW of a demand on each server from the device of each rank; only what changed is worked out."""
-    key = "table", count, share, cpus, memory, counted
+def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: float, *, counted: bool) -> Floats:
+    """(V, R) dW of a demand on each server from the device of each rank; only what changed is worked out."""
+    key = "table", count, share, cpus, counted
     table = mix.known.get(key)
     if table is None or table.vector.shape != vector.shape:
-        table = mix.known[key] = Table(np.full_like(vector, -1), np.zeros((vector.shape[0], vector.shape[1] - 3)))
+        table = mix.known[key] = Table(np.full_like(vector, -1), np.zeros((vector.shape[0], vector.shape[1] - 2)))
     changed = np.flatnonzero((table.vector != vector).any(axis=1))
     if changed.size:
         table.vector[changed] = vector[changed]
-        table.cost[changed] = _costs(mix, vector[changed], count, share, cpus, memory, counted=counted)
+        needs = int(np.ceil(cpus / CPU_UNIT))
+        table.cost[changed] = _costs(mix, vector[changed], count, share, needs, counted=counted)
     return table.cost
 
 
-def _costs(mix: Mix, vector: Ints, count: int, share: int, cpus: int, memory: int, *, counted: bool) -> Floats:
+def _costs(mix: Mix, vector: Ints, count: int, share: int, cpus: int, *, counted: bool) -> Floats:
     """(R, G) dW for servers of these free vectors; 0 where it does not fit."""
-    kind = {key: index for index, key in enumerate(dict.fromkeys(_keys(vector)))}
-    kinds = _vectors_of(kind, vector)
-    free = kinds[:, 1:-2]
+    free = vector[:, 1:-1]
     usable = free >= share
-    first = usable & ((kinds[:, -2] >= cpus) & (kinds[:, -1] >= memory) & (usable.sum(axis=1) >= count))[:, None]
+    first = usable & ((vector[:, -1] >= cpus // CPU_STEP * CPU_STEP) & (usable.sum(axis=1) >= count))[:, None]
     first[:, 1:] &= (free[:, 1:] != free[:, :-1]) & (count == 1)  # of several there is one way, of equal devices too
     row, rank = np.nonzero(first)
-    after = kinds[row]
+    after = vector[row]
     if count == 1:
         after[np.arange(row.size), 1 + rank] -= share
-        after[:, 1:-2] = -np.sort(-after[:, 1:-2], axis=1)
+        after[:, 1:-1] = -np.sort(-after[:, 1:-1], axis=1)
     else:  # the empty ones are in front
-        after[:, 1:-2] = np.roll(np.where(np.arange(free.shape[1]) < count, 0, after[:, 1:-2]), -count, axis=1)
-    for column, need, step in ((-2, cpus, CPU_STEP), (-1, memory, MEMORY_STEP)):
-        amount = after[:, column]
-        after[:, column] = np.where(amount < MANY, np.maximum(amount - need, 0) // step * step, MANY)
+        after[:, 1:-1] = np.roll(np.where(np.arange(free.shape[1]) < count, 0, after[:, 1:-1]), -count, axis=1)
+    amount = after[:, -1]
+    after[:, -1] = np.where(amount < MANY, np.maximum(amount - cpus, 0) // CPU_STEP * CPU_STEP, MANY)
+    values = _left(mix, np.concatenate([vector, after]), counted=counted)
     cost = np.zeros(free.shape)
-    fits = np.flatnonzero(first.any(axis=1))
-    before = np.zeros(len(kinds))
-    before[fits] = _left(mix, kinds[fits], counted=counted)
-    cost[row, rank] = _left(mix, after, counted=counted) - before[row]
+    cost[row, rank] = values[len(vector) :] - values[row]
     ranks = np.maximum.accumulate(np.where(first, np.arange(free.shape[1]), 0), axis=1)  # equals share their cost
-    return np.take_along_axis(cost, ranks, axis=1)[[kind[key] for key in _keys(vector)]]
+    return np.take_along_axis(cost, ranks, axis=1)
 
 
 def _left(mix: Mix, vectors: Ints, *, counted: bool) -> Floats:
@@ -260,7 +303,7 @@ def _left(mix: Mix, vectors: Ints, *, counted: bool) -> Floats:
         wanted = _vectors_of(new, vectors)
         for start in range(0, len(new), BATCH):
             part = wanted[start : start + BATCH]
-            values = left(streams, part[:, 0], part[:, 1:-2], part[:, -2], part[:, -1])
+            values = left(streams, part[:, 0], part[:, 1:-1], part[:, -1])
             known.update(zip(new[start : start + BATCH], values.tolist(), strict=True))
     return np.array([known[key] for key in keys])
 
@@ -277,11 +320,3 @@ def _keys(vectors: Ints) -> list[bytes]:
 def _vectors_of(keys: Iterable[bytes], like: Ints) -> Ints:
     """The rows behind the keys."""
     return np.frombuffer(b"".join(keys), dtype=like.dtype).reshape(-1, like.shape[1])
-
-
-def _host_needs(state: State, session: int) -> tuple[int, int]:
-    """CPUs and memory that a session asks of its server, in units of fill.py."""
-    if state.hosts is None:
-        return 0, 0
-    cpus, memory = state.sessions.cpus[session], state.sessions.host_memory[session]
-    return int(np.ceil(np.nan_to_num(cpus) / CPU_UNIT)), int(np.ceil(np.nan_to_num(memory) / MEMORY_UNIT))

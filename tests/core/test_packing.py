@@ -28,7 +28,7 @@ def left(mix: Mix, *free: int, cpus: float | None = None) -> float:
     streams = fill.Streams(mix, counted=cpus is not None)
     units = NONE if cpus is None else round(cpus / fill.CPU_UNIT)
     one = np.zeros(1, np.int64)
-    return float(fill.left(streams, one, np.array([free]), one + units, one + NONE)[0])
+    return float(fill.left(streams, one, np.array([free]), one + units)[0])
 
 
 def state_of(world: World, mix: Mapping[Shape, int], **hosts: list[float]) -> State:
@@ -85,7 +85,7 @@ def test_demands_for_another_model_fill_nothing():
     one = np.zeros(1, np.int64)
     streams = fill.Streams(mix, counted=False)
     for model, expected in ((0, 1000.0), (1, 0.0)):
-        assert fill.left(streams, one + model, np.array([[1000]]), one + NONE, one + NONE)[0] == expected
+        assert fill.left(streams, one + model, np.array([[1000]]), one + NONE)[0] == expected
 
 
 shapes = st.builds(
@@ -123,8 +123,8 @@ def test_many_servers_at_once_are_left_with_what_each_is_left_with_alone(seen, s
     for row, levels in enumerate(servers):
         free[row, : len(levels)] = levels
     zero, cpus = np.zeros(len(servers), np.int64), np.arange(len(servers)) * 1500
-    together = fill.left(streams, zero, free, cpus, zero + NONE)
-    alone = [fill.left(streams, zero[:1], free[[row]], cpus[[row]], zero[:1] + NONE)[0] for row in range(len(servers))]
+    together = fill.left(streams, zero, free, cpus)
+    alone = [fill.left(streams, zero[:1], free[[row]], cpus[[row]])[0] for row in range(len(servers))]
     assert together.tolist() == pytest.approx(alone)
 
 
@@ -153,8 +153,8 @@ def test_a_model_is_dear_as_far_as_demand_can_go_nowhere_else():
     rare = Shape(1, 1.0, models=frozenset({"rare"}))
     mix = mix_of({WHOLE: 90, rare: 10}, ("common", "rare"))
     idle = np.array([9000.0, 1000.0])
-    assert packing.prices(mix, idle).tolist() == [0.0, 1.0]  # 2 x 10000 x 10 % = 2000 for 1000
-    assert packing.prices(mix, np.array([9000.0, 8000.0]))[1] == pytest.approx(2 * 17000 * 0.1 / 8000)
+    assert packing.prices(mix, idle).tolist() == [0.0, 1.0]  # 10000 x 10 % for 1000
+    assert packing.prices(mix, np.array([9000.0, 8000.0]))[1] == pytest.approx(17000 * 0.1 / 8000)
     assert packing.prices(mix_of({WHOLE: 1}, ("common", "rare")), idle).tolist() == [0.0, 0.0]
     assert packing.prices(mix, np.zeros(2)).tolist() == [0.0, 0.0]
 

@@ -32,7 +32,7 @@ def gpushare(trace: Trace, seed: int, policy: Policy | None = None) -> Packer:
 
 def frugal(trace: Trace, seed: int) -> Packer:
     """Ours with power weighing more, for clusters that are seldom full."""
-    return gpushare(trace, seed, Policy(reclaim="never", weights=Weights(energy=2.0)))
+    return gpushare(trace, seed, Policy(reclaim="never", weights=Weights(energy=4.0)))
 
 
 class _Cluster:
