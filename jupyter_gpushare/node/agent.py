@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEEP_S = 5.0  # between two looks at all processes for new children
+CPU_BUSY = 0.02  # of one core, from which a tree may be feeding a GPU that cannot tell of its use
 COMPUTING_S = 1.0  # a session that goes on computing is told so often
 NO_MECHANISM = "Nothing on this machine can be parked."
 
@@ -82,6 +83,9 @@ class Agent:
             lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared, clock
         )
         self._used_at: dict[str, float] = {}  # when each session's tree was last seen to use a device
+        self._cpu: dict[
+            str, tuple[float, float]
+        ] = {}  # processor seconds of each session's tree, and when they were read
         self._gone: deque[str] = deque()  # sessions without processes: found out, not yet told
         self._dead: frozenset[str] = frozenset()  # those at the last look
         self._deep_at: float | None = None
@@ -273,17 +277,30 @@ class Agent:
                 gpu_idle_s=idle,
             )
         self._used_at = {name: at for name, at in self._used_at.items() if name in found}
+        self._cpu = {name: used for name, used in self._cpu.items() if name in found}
         return found
 
     def _idle_s(self, name: str, here: dict[str, usage.Use], was: Held | None, now: float) -> float | None:
         """Seconds since its tree last used a device, or may have. Opening one is using it."""
         computing = usage.computing(here)
+        if computing is None and usage.blind(here):  # nothing on a GPU runs for long without its process's processor
+            computing = self._cpu_busy(name, now)
         opened = was is None or any(uuid not in was.devices + was.unseen for uuid in here)
         if computing is not False or (here and opened):
             self._used_at[name] = now
         if computing is None or name not in self._used_at:
             return None
         return max(0.0, now - self._used_at[name])
+
+    def _cpu_busy(self, name: str, now: float) -> bool | None:
+        """Whether its tree used processor time since the sample before; None where that cannot be told."""
+        used, before = self._attribution.cpu_s(name), self._cpu.get(name)
+        if used is None:
+            return None
+        self._cpu[name] = (now, used)
+        if before is None or now <= before[0]:
+            return None
+        return not 0 <= used - before[1] < CPU_BUSY * (now - before[0])  # less than before: a process has ended
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -24,6 +24,7 @@ class Seen:
     parent: int | None
     started: float | None  # as psutil's create_time gives it
     leader: int | None = None  # of its session as setsid(2) makes them, children stay in it whoever their parent is
+    cpu_s: float | None = None  # processor time it has used
 
 
 class ProcessTable(Protocol):
@@ -78,7 +79,9 @@ class Proc:
         state, parent, _, leader, *rest = line[line.rindex(b")") + 2 :].split(None, 20)
         if state in b"ZXx":
             return None
-        return Seen(pid, int(parent), int(rest[15]) / _ticks_per_s() + _boot_time(), int(leader))
+        ticks = _ticks_per_s()
+        started, cpu_s = int(rest[15]) / ticks + _boot_time(), (int(rest[7]) + int(rest[8])) / ticks
+        return Seen(pid, int(parent), started, int(leader), cpu_s)
 
     def children(self) -> Mapping[int, Sequence[int]]:
         found: dict[int, list[int]] = {}

@@ -158,6 +158,13 @@ class Attribution:
         with self._lock:
             return dict(self._trees[session].members) if session in self._trees else {}
 
+    def cpu_s(self, session: str) -> float | None:
+        """Processor time that its living processes had used at the last look; None where one could not be read."""
+        with self._lock:
+            seen = [self._reads.get(pid) for pid in self._trees[session].members] if session in self._trees else []
+        used = [one.cpu_s for one in seen if one is not None and one.cpu_s is not None]
+        return sum(used) if seen and len(used) == len(seen) else None
+
     def leftovers(self, session: str) -> dict[int, float]:
         with self._lock:
             return dict(self._trees[session].leftovers) if session in self._trees else {}

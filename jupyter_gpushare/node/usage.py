@@ -35,6 +35,7 @@ class Use:
     memory: int | None
     utilization: float | None
     sure: bool = True  # False: whether they have a context there cannot be told
+    blind: bool = False  # the device is well and can tell of no one's use, its own included (MIG, Jetson)
 
 
 def uses(device: Device) -> dict[str, Use]:
@@ -48,7 +49,9 @@ def uses(device: Device) -> dict[str, Use]:
         if utilization is None and len(own) == len(device.processes):  # alone on it: the device's use is its use
             utilization = device.utilization
         found[session] = Use(
-            _total([process.memory for process in own]), None if utilization is None else min(1.0, utilization)
+            _total([process.memory for process in own]),
+            None if utilization is None else min(1.0, utilization),
+            blind=utilization is None and device.utilization is None and device.state == "healthy",
         )
     return found
 
@@ -85,6 +88,11 @@ def computing(use: Mapping[str, Use]) -> bool | None:
     if any(value is not None and value >= IN_USE for value in values):
         return True
     return None if None in values else False
+
+
+def blind(use: Mapping[str, Use]) -> bool:
+    """Whether all that is unknown of it is unknown because the devices cannot tell."""
+    return all(part.blind for part in use.values() if part.utilization is None)
 
 
 def device_changed(said: Device, now: Device, times: float = 1.0) -> bool:

@@ -47,9 +47,10 @@ class Table:
 
     def __init__(self, *pids):
         self.parents = dict.fromkeys(pids, 1)
+        self.cpu_s = None  # that each has used
 
     def read(self, pid):
-        return Seen(pid, self.parents[pid], float(pid)) if pid in self.parents else None
+        return Seen(pid, self.parents[pid], float(pid), None, self.cpu_s) if pid in self.parents else None
 
     def children(self):
         found = {}
@@ -451,6 +452,49 @@ async def test_large_changes_are_told_at_once_and_small_ones_with_the_next_heart
         assert await told(0.02) == 0.02
         assert await told(0.0) == 0.0  # it does not compute any more
         assert await told(0.04) == 0.04
+
+
+@pytest.mark.parametrize("sharing", ["mig", "timeslice"])
+async def test_where_a_device_cannot_tell_of_its_use_a_tree_that_takes_no_processor_time_is_idle(clock, sharing):
+    """A6, A8: utilisation is never told on MIG and on Jetson; unknown is not idle, and not busy for ever either."""
+    table, mine = Table(100), Process(pid=100, memory=GIB)
+    blind = replace(gpu(mine), sharing=sharing)
+    async with real((blind,), clock, table=table) as (broker, _, agent):
+
+        async def idle_s(cpu_s):
+            table.cpu_s = cpu_s
+            await asyncio.to_thread(agent._sampler.fresh, 5)
+            await agent.tell()
+            return agent._look.held["a"].gpu_idle_s
+
+        await broker.tell(Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)))
+        assert await idle_s(None) is None
+        for _ in range(3):  # it trains: its threads launch kernels
+            clock.advance(1)
+            assert await idle_s(clock() * 0.9) in (None, 0.0)
+        used = table.cpu_s
+        clock.advance(10)
+        assert await idle_s(used + 0.05) == 10.0
+        clock.advance(10)
+        assert await idle_s(used + 0.1) == 20.0
+        clock.advance(1)
+        assert await idle_s(used + 1.0) == 0.0
+        clock.advance(1)
+        assert await idle_s(used - 5.0) == 0.0  # one of its processes has ended
+        clock.advance(1)
+        assert await idle_s(None) is None
+
+
+async def test_a_busy_device_that_cannot_split_its_use_leaves_it_unknown_whatever_the_processor_does(clock):
+    table = Table(100, 300)
+    table.cpu_s = 1.0
+    both = Process(pid=100, memory=GIB), Process(pid=300, memory=GIB)
+    async with real((gpu(*both, utilization=0.7),), clock, table=table) as (broker, _, agent):
+        await broker.tell(Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)))
+        for _ in range(3):
+            clock.advance(10)
+            await asyncio.to_thread(agent._sampler.fresh, 5)
+        assert agent._look.held["a"].gpu_idle_s is None
 
 
 @pytest.mark.parametrize(
