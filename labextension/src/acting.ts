@@ -5,6 +5,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { Action } from './actions';
 import { IApi } from './api';
+import { Depth } from './depthview';
 import { askForMore, askWhere, confirm, confirmLoss, tell } from './dialogs';
 import { kernelOf } from './focus';
 import { Refusal } from './request';
@@ -17,11 +18,11 @@ interface IActingOptions {
   model: IGPUShareModel;
   tracker: INotebookTracker | null;
   trans: TranslationBundle;
-  explain(session: ISession): void;
+  look(session: ISession, depth: Depth): void;
 }
 
 export function createAct(options: IActingOptions): (action: Action, id: string) => Promise<void> {
-  const { api, model, tracker, trans, explain } = options;
+  const { api, model, tracker, trans, look } = options;
 
   const restart = async (session: ISession): Promise<void> => {
     const sure = await confirmLoss(
@@ -92,7 +93,9 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
         return device === null ? undefined : api.move(id, device);
       }
       case 'why':
-        return explain(session);
+        return look(session, 'why');
+      case 'timeline':
+        return look(session, 'timeline');
       case 'restart':
         return restart(session);
       case 'interrupt':

@@ -12,6 +12,7 @@ export type Action =
   | 'ask-for-more'
   | 'move'
   | 'why'
+  | 'timeline'
   | 'restart'
   | 'what-is-lost'
   | 'interrupt'
@@ -28,7 +29,8 @@ const SENSIBLE: Record<Action, Look[]> = {
   'bring-back': ['parked', 'parking'],
   'ask-for-more': [...HOLDING, 'none', 'refused', 'parked', 'waiting'],
   move: HOLDING,
-  why: [...HOLDING, 'parked', 'resuming'],
+  why: [...HOLDING, 'parked', 'resuming', 'waiting'],
+  timeline: [...HOLDING, 'parked', 'parking', 'resuming', 'waiting', 'none', 'lost', 'refused'],
   restart: ['lost'],
   'what-is-lost': ['lost'],
   interrupt: ['waiting'],
@@ -62,6 +64,7 @@ export const MENU: Action[] = [
   'ask-for-more',
   'move',
   'why',
+  'timeline',
   'restart',
   'stop'
 ];
@@ -109,6 +112,8 @@ export function actionLabel(action: Action, look: Look, trans: TranslationBundle
       return trans.__('Move to another GPU…');
     case 'why':
       return trans.__('Why this GPU?');
+    case 'timeline':
+      return trans.__('Timeline and usage');
     case 'restart':
       return trans.__('Restart on another GPU…');
     case 'what-is-lost':

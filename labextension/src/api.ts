@@ -1,8 +1,9 @@
 /** The calls of the REST interface that this extension makes, by name. */
+import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import { IClient, MakeRequest, respond } from './request';
-import { IDemand, IFinding, IStatus, IStatusReply, IWhy } from './tokens';
+import { IDemand, IFinding, IHistory, IStatus, IStatusReply, IWhy } from './tokens';
 
 /** What can be asked of a session without a body. */
 export type Verb = 'release' | 'park' | 'resume' | 'unpin' | 'stop';
@@ -13,6 +14,8 @@ export interface IApi extends IClient {
   /** The open event stream, resumed after `lastId`. */
   events(lastId: string | null, signal: AbortSignal): Promise<Response>;
   why(session: string): Promise<IWhy>;
+  /** The past of a session, or of all that one may see; `from` in seconds since 1970, else seven days. */
+  history(query: { session?: string; from?: number }): Promise<IHistory>;
   doctor(): Promise<IFinding[]>;
   /** Seconds until the demand could be met; null: no estimate. */
   estimate(demand: IDemand): Promise<number | null>;
@@ -54,6 +57,7 @@ export function createApi(
       return respond(client, 'events', { headers, signal, cache: 'no-store' });
     },
     why: session => get<IWhy>(of(session, 'why')),
+    history: query => get<IHistory>(`history${URLExt.objectToQueryString({ ...query })}`),
     doctor: () => get<IFinding[]>('doctor'),
     estimate: async demand => {
       const response = await post('estimate', demand);

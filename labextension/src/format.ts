@@ -124,6 +124,21 @@ export function timeOfDay(ms: number): string {
   }).format(ms);
 }
 
+/** "14:02:11", of a moment in ms of Date.now. */
+export function clockTime(ms: number): string {
+  return new Intl.DateTimeFormat(document.documentElement.lang || undefined, {
+    timeStyle: 'medium'
+  }).format(ms);
+}
+
+/** "2 Dec", of a moment in ms of Date.now. */
+export function dayOf(ms: number): string {
+  return new Intl.DateTimeFormat(document.documentElement.lang || undefined, {
+    day: 'numeric',
+    month: 'short'
+  }).format(ms);
+}
+
 /** "3rd": a place in line, in English rules where there is no translation. */
 export function ordinal(place: number, trans: TranslationBundle): string {
   const endings: Record<string, string> = {

@@ -25,6 +25,7 @@ import {
   createMenu,
   SHOW
 } from './commands';
+import { Depth, DepthView } from './depthview';
 import { confirmDrain, showCheck } from './dialogs';
 import { NotebookFocus } from './focus';
 import { gpuIcon } from './icons';
@@ -36,7 +37,6 @@ import { Tabs } from './tabs';
 import { IGPUShareModel, ISession } from './tokens';
 import { ToolItem } from './toolitem';
 import { ITreeState, PLAIN } from './tree';
-import { WhyView } from './whyview';
 
 /** Where the state of the tree of devices is kept, in each workspace. */
 const TREE = 'jupyter-gpushare:tree';
@@ -88,14 +88,18 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     const preferences: IPreferences = { rowKeys: true, banners: {} };
     const { commands } = app;
 
-    const explain = (session: ISession): void => {
-      const id = `jp-gpushare-why-${session.id}`;
-      let tab = [...app.shell.widgets('main')].find(widget => widget.id === id);
-      if (!tab) {
-        tab = new MainAreaWidget({ content: new WhyView(host, api, session.id) });
+    /** Opens (or turns to) the tab about a session, or about usage. */
+    const look = (session: ISession | null, depth: Depth): void => {
+      const id = `jp-gpushare-depth-${session?.id ?? 'usage'}`;
+      const open = [...app.shell.widgets('main')].find(widget => widget.id === id);
+      if (open instanceof MainAreaWidget) {
+        (open as MainAreaWidget<DepthView>).content.turn(depth);
+      } else {
+        const content = new DepthView(host, api, session?.id ?? null, depth);
+        const tab = new MainAreaWidget({ content });
         tab.id = id;
-        tab.title.label = trans.__('Why this GPU');
-        tab.title.caption = session.path ?? session.label;
+        tab.title.label = session ? trans.__('GPU: %1', session.label) : trans.__('GPU usage');
+        tab.title.caption = session?.path ?? tab.title.label;
         tab.title.icon = gpuIcon;
         tab.title.closable = true;
         app.shell.add(tab, 'main');
@@ -108,7 +112,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       focus: new NotebookFocus(tracker),
       trans,
       preferences,
-      act: createAct({ api, model, tracker, trans, explain }),
+      act: createAct({ api, model, tracker, trans, look }),
       openMenu: createMenu(commands),
       openDeviceMenu: createDeviceMenu(commands),
       keepTree: tree => void state?.save(TREE, { ...tree }),
@@ -121,6 +125,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       runCheck: () => {
         showCheck(api, trans).catch((error: Error) => Notification.error(error.message));
       },
+      openUsage: () => look(null, 'usage'),
       openPanel: () => void commands.execute(SHOW),
       openSettings: () => void commands.execute('settingeditor:open', { query: 'GPU shares' })
     };

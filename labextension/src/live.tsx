@@ -21,6 +21,7 @@ export interface IHost {
   reveal(session: ISession): void;
   openPanel(): void;
   openSettings?(): void;
+  openUsage?(): void;
   runCheck?(): void;
   leave?(): void;
   tree?: ITreeState;

@@ -9,7 +9,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { IApi } from './api';
 import { Refusal } from './request';
 import { readEvents } from './sse';
-import { completed, heard, patched, traced } from './status';
+import { completed, heard, patched, stated, traced } from './status';
 import { IGPUShareModel, ISnapshot, IStatus } from './tokens';
 import { ITabs } from './tabs';
 
@@ -24,6 +24,7 @@ const EMPTY: ISnapshot = {
   status: null,
   heard: {},
   traces: {},
+  states: {},
   at: null,
   nextTry: null
 };
@@ -196,12 +197,13 @@ export class GPUShareModel implements IGPUShareModel {
 
   private _apply(status: IStatus): void {
     const now = Date.now();
-    const { heard: earlier, traces, at } = this._snapshot;
+    const { heard: earlier, traces, states, at } = this._snapshot;
     this._set({
       kind: 'ready',
       status,
       heard: heard(earlier, this._status, status, now),
       traces: traced(traces, status, at, now),
+      states: stated(states, status, now),
       at: now,
       nextTry: null
     });

@@ -1,7 +1,7 @@
 /** The status as it is kept: patches applied, what was removed made null, durations and traces remembered. Pure. */
 import { lookup } from './lookup';
 import { mergePatch } from './patch';
-import { DURATIONS, Heard, IDevice, IServer, ISession, IStatus, ITrace } from './tokens';
+import { DURATIONS, Heard, IDevice, IServer, ISession, IStates, IStatus, ITrace } from './tokens';
 
 /** Merge patches remove a key to say null; these put the null back. */
 const NO_SESSION: Partial<ISession> = {
@@ -144,6 +144,27 @@ export function traced(
         busy: add(trace.busy, device.utilization),
         memory: add(trace.memory, occupancy(device))
       };
+    }
+  }
+  return result;
+}
+
+const MOST_STATES = 200;
+
+/** The states of one's own sessions as they began, with the present ones added where they are new. */
+export function stated(
+  states: Record<string, IStates>,
+  status: IStatus,
+  now: number
+): Record<string, IStates> {
+  const result: Record<string, IStates> = {};
+  for (const { id, mine, state } of lookup(status).sessions) {
+    if (mine) {
+      const seen = states[id] ?? [];
+      result[id] =
+        seen[seen.length - 1]?.state === state
+          ? seen
+          : [...seen, { at: now, state }].slice(-MOST_STATES);
     }
   }
   return result;

@@ -158,8 +158,30 @@ export interface IWhy {
   terms: ITerm[];
   alternatives: { device: string; fitness: number | null; decisive: string; text: string }[];
   /** What was decided for it, newest first. */
-  decided?: { text: string; ago_s: number }[];
+  decided?: IDecided[];
 }
+
+export interface IDecided {
+  act?: string;
+  text: string;
+  ago_s: number;
+}
+
+/** The past, summed by the ledger; seconds since 1970. */
+export interface IHistory {
+  since: number;
+  until: number;
+  step_s: number;
+  /** Means over what was held in each step; null: nothing was held, or it could not be read. */
+  series: { at: number; share: number | null; utilization: number | null; gpu_s: number }[];
+  /** GPU-seconds. */
+  by_user: Record<string, number>;
+  by_group: Record<string, number>;
+  by_day: Record<string, number>;
+}
+
+/** The states of a session that this page saw begin, oldest first; ms of Date.now. */
+export type IStates = readonly { at: number; state: SessionState }[];
 
 /** One check of the doctor. `missing`: not there and need not be; `broken`: should work and does not. */
 export interface IFinding {
@@ -200,6 +222,8 @@ export interface ISnapshot {
   status: IStatus | null;
   heard: Heard;
   traces: Record<string, ITrace>;
+  /** By session, of one's own. */
+  states: Record<string, IStates>;
   /** When `status` was last confirmed, ms of Date.now; null before the first. */
   at: number | null;
   /** When the next try starts, ms of Date.now; null unless `gone`. */

@@ -100,7 +100,16 @@ export function status(
 }
 
 export function snapshot(of: IStatus, more: Partial<ISnapshot> = {}): ISnapshot {
-  return { kind: 'ready', status: of, heard: {}, traces: {}, at: NOW, nextTry: null, ...more };
+  return {
+    kind: 'ready',
+    status: of,
+    heard: {},
+    traces: {},
+    states: {},
+    at: NOW,
+    nextTry: null,
+    ...more
+  };
 }
 
 export function moment(of: IStatus, more: Partial<ISnapshot> = {}): IMoment {

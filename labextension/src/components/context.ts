@@ -29,6 +29,7 @@ export interface IUi {
   keepTree?(state: ITreeState): void;
   openDeviceMenu?(device: string, anchor: Element): void;
   openSettings?(): void;
+  openUsage?(): void;
   runCheck?(): void;
 }
 

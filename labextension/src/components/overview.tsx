@@ -36,9 +36,10 @@ export function Overview(): JSX.Element {
 }
 
 function Head(): JSX.Element {
-  const { trans, snapshot, openSettings } = useUi();
+  const { trans, snapshot, openSettings, openUsage } = useUi();
   const simulated = snapshot.status?.simulated ?? false;
   const settings = trans.__('Settings');
+  const usage = trans.__('Usage and history');
   return (
     <div className="jp-GPUShare-head">
       <h1>{trans.__('GPU share')}</h1>
@@ -49,6 +50,17 @@ function Head(): JSX.Element {
         >
           {trans.__('simulated')}
         </span>
+      )}
+      {openUsage && (
+        <button
+          type="button"
+          className="jp-GPUShare-iconButton"
+          aria-label={usage}
+          title={usage}
+          onClick={openUsage}
+        >
+          <Icon name="chart" />
+        </button>
       )}
       {openSettings && (
         <button

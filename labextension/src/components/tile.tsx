@@ -100,7 +100,7 @@ export function Tile({ server, device, inTree = false }: ITileProps): JSX.Elemen
           unit=" W"
           name={trans.__('Power')}
         />
-        <Mode sharing={device.sharing} />
+        <Mode device={device} />
       </div>
     </div>
   );
@@ -166,17 +166,27 @@ function Limited({ value, limit, unit, name, hot }: ILimitedProps): JSX.Element 
   );
 }
 
-function Mode({ sharing }: { sharing: Sharing }): JSX.Element {
+function Mode({ device }: { device: IDevice }): JSX.Element {
   const { trans } = useUi();
   const [word, meaning] = {
     timeslice: [
       trans.__('time-sliced'),
       trans.__('Shared by time. A share is a target, not a wall.')
     ],
-    mps: [trans.__('MPS'), trans.__('A share is a ceiling.')],
+    mps: [
+      trans.__('MPS'),
+      device.enforced === 'target'
+        ? trans.__('Something runs beside the MPS server: a share is a target.')
+        : trans.__('A share is a ceiling, for each process.')
+    ],
     mig: [trans.__('MIG'), trans.__('A slice of its own.')],
-    exclusive: [trans.__('exclusive'), trans.__('All yours while you hold it.')]
-  }[sharing];
+    exclusive: [
+      trans.__('exclusive'),
+      device.enforced === 'target'
+        ? trans.__('One kernel at a time; other programs are not shut out.')
+        : trans.__('All yours while you hold it.')
+    ]
+  }[device.sharing];
   return (
     <span
       className="jp-GPUShare-mode"

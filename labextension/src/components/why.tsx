@@ -1,5 +1,5 @@
 /** Why a session is where it is: what counted, and what else was possible. */
-import { percent, span, UNREAD } from '../format';
+import { modelName, percent, UNREAD } from '../format';
 import { lookOf } from '../states';
 import { ISession, ITerm, IWhy } from '../tokens';
 import { deviceName, IMoment, place } from '../view';
@@ -12,7 +12,7 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
   const total = why.fitness ?? why.terms.reduce((sum, term) => sum + (weighed(term) ?? 0), 0);
   const chosen = why.device ?? session.devices[0]?.uuid;
   return (
-    <div className="jp-GPUShare-view" data-session={session.id}>
+    <>
       <div className="jp-GPUShare-title">
         <Glyph look={lookOf(session, moment)} />
         <Name label={session.label} />
@@ -44,46 +44,111 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
             <thead>
               <tr>
                 <th scope="col">{trans.__('GPU')}</th>
-                <th scope="col">{trans.__('Fitness')}</th>
+                <th scope="col" colSpan={2}>
+                  {trans.__('Fitness')}
+                </th>
                 <th scope="col">{trans.__('What decided')}</th>
               </tr>
             </thead>
             <tbody>
-              {why.alternatives.map(other => (
-                <tr key={other.device} data-device={other.device}>
-                  <td>{named(other.device, moment)}</td>
-                  <td>{other.fitness === null ? UNREAD : other.fitness.toFixed(2)}</td>
-                  <td>{other.text}</td>
-                </tr>
-              ))}
+              {chosen && <Choice device={chosen} fitness={total} text={trans.__('chosen')} mine />}
+              {why.alternatives
+                .filter(other => other.device !== chosen)
+                .map(other => (
+                  <Choice key={other.device} {...other} />
+                ))}
             </tbody>
           </table>
         </>
       )}
-      <Decided list={(why.decided ?? []).filter(decision => decision.text !== '')} />
+      <Offers session={session} why={why} chosen={chosen} />
+    </>
+  );
+}
+
+interface IChoiceProps {
+  device: string;
+  fitness: number | null;
+  text: string;
+  mine?: boolean;
+}
+
+function Choice({ device, fitness, text, mine }: IChoiceProps): JSX.Element {
+  const { trans } = useUi();
+  const moment = useMoment();
+  const found = place(moment.status, device);
+  return (
+    <tr data-device={device} data-mine={mine || undefined}>
+      <td>
+        <b>{named(device, moment)}</b>{' '}
+        <span className="jp-GPUShare-aside">{found && modelName(found.device.model)}</span>
+      </td>
+      <td>
+        {fitness === null ? (
+          <span className="jp-GPUShare-text">{trans.__('not possible')}</span>
+        ) : (
+          <span
+            className="jp-GPUShare-sum"
+            aria-hidden="true"
+            style={vars({ now: Math.min(1, Math.max(0, fitness)) })}
+          />
+        )}
+      </td>
+      <td className="jp-GPUShare-value">{fitness === null ? UNREAD : fitness.toFixed(2)}</td>
+      <td>{text}</td>
+    </tr>
+  );
+}
+
+/** What can be done about it: the next best device, and the whole as text. */
+function Offers({
+  session,
+  why,
+  chosen
+}: {
+  session: ISession;
+  why: IWhy;
+  chosen?: string;
+}): JSX.Element {
+  const { trans, act } = useUi();
+  const moment = useMoment();
+  return (
+    <div className="jp-GPUShare-actions">
+      {session.devices.length > 0 && (
+        <button
+          type="button"
+          className="jp-GPUShare-button"
+          onClick={() => void act('move', session.id)}
+        >
+          {trans.__('Move to another GPU…')}
+        </button>
+      )}
+      <button
+        type="button"
+        className="jp-GPUShare-button"
+        onClick={() => void navigator.clipboard?.writeText(asText(session, why, chosen, moment))}
+      >
+        {trans.__('Copy as text')}
+      </button>
     </div>
   );
 }
 
-const MOST_DECISIONS = 10;
-
-function Decided({ list }: { list: { text: string; ago_s: number }[] }): JSX.Element | null {
-  const { trans } = useUi();
-  return list.length === 0 ? null : (
-    <>
-      <h2>{trans.__('What happened')}</h2>
-      <table>
-        <tbody>
-          {list.slice(0, MOST_DECISIONS).map(({ text, ago_s: ago }, index) => (
-            <tr key={index}>
-              <td className="jp-GPUShare-aside">{trans.__('%1 ago', span(ago, trans))}</td>
-              <td>{text}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </>
-  );
+/** The same explanation for a message or a ticket. */
+export function asText(
+  session: ISession,
+  why: IWhy,
+  chosen: string | undefined,
+  moment: IMoment
+): string {
+  return [
+    `${session.label}: ${chosen ? named(chosen, moment) : '–'}`,
+    ...why.terms.map(term => `${term.name} ${signed(weighed(term))} (${term.text})`),
+    ...why.alternatives.map(
+      other =>
+        `${named(other.device, moment)}: ${other.fitness?.toFixed(2) ?? UNREAD}, ${other.text}`
+    )
+  ].join('\n');
 }
 
 function named(uuid: string, { status }: IMoment): string {
