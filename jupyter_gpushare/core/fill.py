@@ -55,29 +55,25 @@ def left(streams: Streams, model: Ints, free: Ints, cpus: Ints) -> Floats:
     devices = (free * SLOTS + np.arange(free.shape[1])).astype(np.uint16)
     able = _able(streams, devices.max(axis=1), cpus, (free == MILLI).sum(axis=1)) & mix.models.T[model]
     open_ = able.take(mix.streams.ravel(), axis=1).reshape(-1, number, depth)
-    devices = np.repeat(devices.T[:, :, None], number, axis=2)
-    cpu = np.repeat(cpus.astype(np.uint16)[:, None], number, axis=1)
-    first = np.arange(number) * depth
-    rows, result = np.arange(model.size), np.zeros(model.size)
-    while rows.size:
-        next_ = first + open_.argmax(axis=2)
-        at = np.arange(rows.size)[:, None] * (number * depth) + next_
-        live = open_.take(at)
-        going = live.any(axis=1)
-        if not going.all():
-            done = ~going
-            spare = CPU_WORTH * CPU_UNIT * np.where(cpus[rows[done]] == MANY, 0.0, cpu[done].mean(axis=1))
-            result[rows[done]] = (devices[:, done] // SLOTS).sum(axis=0).mean(axis=1) + spare
-            devices, open_, cpu, rows = devices[:, going], open_[going], cpu[going], rows[going]
-            continue
-        _place(devices, streams.share.take(next_) * live, streams.whole.take(next_) * live)
-        cpu -= streams.cpus.take(next_) * live
-        open_.reshape(-1)[at] = False
-        open_ &= streams.share <= devices.max(axis=0)[:, :, None]
-        open_ &= streams.cpus <= cpu[:, :, None]
+    devices = np.repeat(devices.T, number, axis=1)
+    cpu = np.repeat(cpus.astype(np.uint16), number)
+    fills = np.arange(cpu.size)  # of each server by each stream
+    stream, each = fills % number * depth, (model.size, number, 1)
+    while True:
+        next_ = open_.argmax(axis=2).ravel()
+        live = open_.take(fills * depth + next_)
+        if not live.any():
+            break
+        asked = stream + next_
+        _place(devices, fills, streams.share.take(asked) * live, streams.whole.take(asked) * live)
+        cpu -= streams.cpus.take(asked) * live
+        open_.reshape(-1)[fills * depth + next_] = False
+        open_ &= streams.share <= devices.max(axis=0).reshape(each)
+        open_ &= streams.cpus <= cpu.reshape(each)
         if streams.gangs:
-            open_ &= streams.whole <= (devices >= MILLI * SLOTS).sum(axis=0)[:, :, None]
-    return result
+            open_ &= streams.whole <= (devices >= MILLI * SLOTS).sum(axis=0, dtype=np.uint16).reshape(each)
+    unused = np.where(np.repeat(cpus == MANY, number), 0.0, CPU_WORTH * CPU_UNIT * cpu)
+    return np.asarray(((devices // SLOTS).sum(axis=0) + unused).reshape(model.size, number).mean(axis=1))
 
 
 def _able(streams: Streams, most: U16, cpus: Ints, empty: Ints) -> NDArray[np.bool_]:
@@ -86,17 +82,17 @@ def _able(streams: Streams, most: U16, cpus: Ints, empty: Ints) -> NDArray[np.bo
     return np.asarray((share <= most[:, None]) & (cpu <= cpus[:, None]) & (whole <= empty[:, None]))
 
 
-def _place(devices: U16, share: U16, whole: U16) -> None:
-    """Takes a demand of each stream (C, STREAMS) from its devices (G, C, STREAMS): its share of the tightest device, or
-    `whole` empty ones; a share of 0 takes nothing."""
+def _place(devices: U16, fills: Ints, share: U16, whole: U16) -> None:
+    """Takes a demand of each of F `fills` from its devices (G, F): its share of the tightest device, or `whole` empty
+    ones; a share of 0 takes nothing."""
     spare = (devices - share).min(axis=0)  # below 0 wraps to a large number
-    row, stream = np.nonzero(whole)
-    before = devices[:, row, stream]
-    np.put_along_axis(devices, (spare % SLOTS).astype(np.int64)[None], spare[None], axis=0)
-    if row.size:
+    gangs = np.flatnonzero(whole)
+    before = devices[:, gangs]
+    devices[spare % SLOTS, fills] = spare
+    if gangs.size:
         empty = before >= MILLI * SLOTS
-        taken = empty & (np.cumsum(empty, axis=0) <= whole[row, stream])
-        devices[:, row, stream] = np.where(taken, before % SLOTS, before)
+        taken = empty & (np.cumsum(empty, axis=0) <= whole[gangs])
+        devices[:, gangs] = np.where(taken, before % SLOTS, before)
 
 
 def _u16(values: NDArray[np.float64] | Ints) -> U16:
