@@ -2,7 +2,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { memory, modelName, occupied, percent, span, UNREAD } from '../format';
-import { IDevice, IServer, Sharing } from '../tokens';
+import { IDevice, IServer } from '../tokens';
 import { freeShare, isForeign, isOffered, mySessionsOn, unmanaged } from '../view';
 import { Slices, Sparkline } from './bars';
 import { useMoment, useUi } from './context';
