@@ -26,14 +26,20 @@ def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | N
     names = state.devices.uuid
     if count == 1:
         ties = usable[order[usable] >= order[usable].max() - TIE]
-        return ties[[0]] if ties.size == 1 else np.array([min(ties.tolist(), key=lambda i: names[devices[i]])])
-    by_name = np.array(sorted(usable.tolist(), key=lambda i: names[devices[i]]))
-    ranked = by_name[np.argsort(-np.round(order[by_name], 9), kind="stable")]
-    server = state.devices.server[devices[ranked]]
-    grouped = np.argsort(server, kind="stable")
-    starts = np.searchsorted(server[grouped], np.unique(server))
-    groups = [group[:count] for group in np.split(ranked[grouped], starts[1:]) if group.size >= count]
-    return max(groups, key=lambda group: float(order[group].sum()), default=None)
+        named = [names[device] for device in devices[ties].tolist()]
+        return ties[[named.index(min(named))]]
+    rounded = np.round(order, 9)
+    server = state.devices.server[devices[usable]]
+    by_server = np.lexsort((-rounded[usable], server))
+    ranked, server = usable[by_server], server[by_server]
+    starts = np.flatnonzero(np.diff(server, prepend=-1))
+    ends = np.append(starts[1:], ranked.size)
+    starts, ends = starts[ends - starts >= count], ends[ends - starts >= count]
+    if starts.size == 0:
+        return None
+    best = int(rounded[ranked[starts[:, None] + np.arange(count)]].sum(axis=1).argmax())
+    group = ranked[starts[best] : ends[best]].tolist()
+    return np.array(sorted(group, key=lambda i: (-rounded[i], names[devices[i]]))[:count])
 
 
 def place(
