@@ -27,7 +27,7 @@ def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | N
     if count == 1:
         ties = usable[order[usable] >= order[usable].max() - TIE]
         named = [names[device] for device in devices[ties].tolist()]
-        return ties[[named.index(min(named))]]
+        return np.asarray(ties[[named.index(min(named))]])
     rounded = np.round(order, 9)
     server = state.devices.server[devices[usable]]
     by_server = np.lexsort((-rounded[usable], server))
