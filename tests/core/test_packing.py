@@ -20,6 +20,7 @@ from jupyter_gpushare.model import Place, Refuse
 from tests.core.builders import GIB, GPU, NAN, Notebook, World
 
 WHOLE, HALF, PAIR = Shape(1, 1.0), Shape(1, 0.5), Shape(2, 1.0)
+SERVERS = (("alpha", "A100"), ("beta", "A100"), ("gamma", "H100"))
 NONE = fill.MANY  # CPUs and memory that nobody counts
 
 
@@ -47,8 +48,8 @@ def device_of(state: State, policy: Policy | None = None) -> str | None:
     return places[0].devices[0] if places else None
 
 
-def job(gpus: float = 1, **more: object) -> Notebook:
-    return Notebook("job", gpus=gpus, horizon="long", gated=gpus < 1, waiting_since=0.0, **more)
+def job(gpus: float = 1, name: str = "job", **more: object) -> Notebook:
+    return Notebook(name, gpus=gpus, horizon="long", gated=gpus < 1, waiting_since=0.0, **more)
 
 
 def held(name: str, on: str, gpus: float) -> Notebook:
@@ -228,6 +229,35 @@ def test_what_was_worked_out_before_changes_no_decision():
     first = decide(state, 1000.0, Policy())
     assert decide(state, 1000.0, Policy()) == first
     assert decide(replace(state, mix=mix_of(seen, state.models)), 1000.0, Policy()) == first
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.sampled_from([0.19, 0.47, 0.53])), min_size=1, max_size=8))
+@settings(max_examples=30)
+def test_only_what_changed_is_worked_out_anew_and_nothing_is_missed(taken):
+    gpus = [GPU(f"{server}{slot}", server=server, model=model) for server, model in SERVERS for slot in range(4)]
+    asks = World(gpus, [job(0.47, cpus=4.0), job(1.0, cpus=8.0, name="whole"), job(2, cpus=16.0, name="pair")])
+    seen = {Shape(1, 1.0, cpus=8.0): 5, Shape(1, 0.47, cpus=4.0): 3, Shape(2, 1.0, cpus=16.0): 2, Shape(1, 0.19): 4}
+    state = state_of(asks, seen, cpus_free=[40.0, 24.0, 24.0], memory_free=[NAN] * 3)
+    draft = glance_at(state)
+    for device, share in taken:
+        if draft.room.committed[device] + share <= 1.0:
+            draft.room.committed[device] += share
+            draft.room.cpus[state.devices.server[device]] -= 1.5
+        fresh = replace(draft, state=replace(state, mix=mix_of(seen, state.models)))
+        for session in range(3):
+            remembered = packing.displaced(draft, session, np.arange(12))
+            assert remembered.tolist() == pytest.approx(packing.displaced(fresh, session, np.arange(12)).tolist())
+
+
+def test_power_counts_nothing_where_room_is_short():
+    gpus = [GPU("a"), GPU("b", server="beta", power_limit_w=120.0), GPU("c", server="beta", power_limit_w=120.0)]
+    saving = Policy(weights=Weights(completion=0, energy=9))
+    others = [held(f"n{row}", "c", 0.25) for row in range(4)]
+    assert device_of(state_of(World(gpus, [others[0], job()]), {WHOLE: 1}), saving) == "b"
+    draft = glance_at(state_of(World(gpus, [*others, held("m", "b", 0.5), job(0.5)]), {HALF: 1}))
+    assert packing.watts(draft, 5, np.arange(3))[0] < 0
+    draft.room.committed[0] = 0.7
+    assert packing.watts(draft, 5, np.arange(3)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_gradient_serves_where_nobody_keeps_count_or_an_admin_says_so():
