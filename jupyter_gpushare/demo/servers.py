@@ -111,6 +111,9 @@ def serving(
     quiet = config / "lab-settings" / "@jupyterlab" / "apputils-extension"
     quiet.mkdir(parents=True, exist_ok=True)
     (quiet / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    ours = config / "lab-settings" / "jupyter-gpushare"
+    ours.mkdir(parents=True, exist_ok=True)
+    (ours / "plugin.jupyterlab-settings").write_text('{"tour": false}')  # the guided notebook is one
     if not managed:
         wanted["ServerApp"] = {"jpserver_extensions": {"jupyter_gpushare": False}}
     for section, values in settings.items():
