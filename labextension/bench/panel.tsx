@@ -152,7 +152,7 @@ function start(devices: number, sessions: number): void {
     model,
     focus,
     trans: nullTranslator.load('jupyter_gpushare'),
-    preferences: { rowKeys: true, banners: {} },
+    preferences: { rowKeys: true, banners: {}, notifications: {} },
     act: () => Promise.resolve(),
     openMenu: () => undefined,
     reveal: () => undefined,

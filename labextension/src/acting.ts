@@ -1,4 +1,5 @@
 /** Carries out what a person asks for a session. Each rejects with what the server said. */
+import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { KernelAPI } from '@jupyterlab/services';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -6,23 +7,27 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { Action } from './actions';
 import { IApi } from './api';
 import { Depth } from './depthview';
-import { askForMore, askWhere, confirm, confirmLoss, tell } from './dialogs';
+import { askFor, askHowLong, askWhere, confirm, confirmLoss, tell } from './dialogs';
 import { kernelOf } from './focus';
+import { IPreferences } from './live';
 import { Refusal } from './request';
+import { remember } from './starting';
 import { IDemand, IGPUShareModel, ISession, IStatus } from './tokens';
 
 const KEEP_S = 3600;
+const OFFER_MS = 10000;
 
 interface IActingOptions {
   api: IApi;
   model: IGPUShareModel;
   tracker: INotebookTracker | null;
   trans: TranslationBundle;
+  preferences: IPreferences;
   look(session: ISession, depth: Depth): void;
 }
 
 export function createAct(options: IActingOptions): (action: Action, id: string) => Promise<void> {
-  const { api, model, tracker, trans, look } = options;
+  const { api, model, tracker, trans, preferences, look } = options;
 
   const restart = async (session: ISession): Promise<void> => {
     const sure = await confirmLoss(
@@ -38,9 +43,13 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
   };
 
   const ask = async (session: ISession, status: IStatus): Promise<void> => {
-    const demand = await askForMore(session, status, api, trans);
+    const demand = await askFor(session.demand, status, api, trans);
     if (demand) {
       await request(session, demand);
+      const panel = tracker?.find(candidate => kernelOf(candidate) === session.id);
+      if (panel) {
+        await remember(panel, demand, api);
+      }
     }
   };
 
@@ -66,6 +75,21 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
     }
   };
 
+  /** What was done, and its opposite for ten seconds. */
+  const offer = (text: string, label: string, undo: () => Promise<void>): void => {
+    if (preferences.notifications.done !== false) {
+      Notification.emit(text, 'default', {
+        autoClose: OFFER_MS,
+        actions: [
+          {
+            label,
+            callback: () => void undo().catch((error: Error) => Notification.error(error.message))
+          }
+        ]
+      });
+    }
+  };
+
   return async (action, id) => {
     const { status } = model.snapshot;
     const session = status?.sessions[id];
@@ -77,13 +101,31 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
     }
     switch (action) {
       case 'keep':
-        return api.pin(id, KEEP_S);
-      case 'unkeep':
-        return api.act(id, 'unpin');
+        await api.pin(id, KEEP_S);
+        return offer(trans.__('%1 is kept for an hour.', session.label), trans.__('Undo'), () =>
+          api.act(id, 'unpin')
+        );
+      case 'keep-for': {
+        const seconds = await askHowLong(trans);
+        return seconds === null ? undefined : api.pin(id, seconds);
+      }
+      case 'unkeep': {
+        const left = session.pinned_until_s ?? KEEP_S;
+        await api.act(id, 'unpin');
+        return offer(trans.__('%1 is not kept any more.', session.label), trans.__('Undo'), () =>
+          api.pin(id, left)
+        );
+      }
       case 'let-go':
-        return api.act(id, 'release');
+        await api.act(id, 'release');
+        return offer(trans.__('%1 let its GPU go.', session.label), trans.__('Ask again'), () =>
+          api.request(id, session.demand)
+        );
       case 'park':
-        return api.act(id, 'park');
+        await api.act(id, 'park');
+        return offer(trans.__('%1 is being parked.', session.label), trans.__('Bring back'), () =>
+          api.act(id, 'resume')
+        );
       case 'bring-back':
         return api.act(id, 'resume');
       case 'ask-for-more':

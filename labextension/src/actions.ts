@@ -5,6 +5,7 @@ import { Look } from './states';
 
 export type Action =
   | 'keep'
+  | 'keep-for'
   | 'unkeep'
   | 'let-go'
   | 'park'
@@ -23,6 +24,7 @@ const HOLDING: Look[] = ['bound', 'active', 'idle', 'warned', 'pinned'];
 /** Where each action makes sense; the server has the last word. */
 const SENSIBLE: Record<Action, Look[]> = {
   keep: ['bound', 'active', 'idle', 'warned', 'parked'],
+  'keep-for': [...HOLDING, 'parked'],
   unkeep: [...HOLDING, 'parked'],
   'let-go': [...HOLDING, 'waiting', 'refused'],
   park: ['idle', 'pinned', 'warned'],
@@ -57,6 +59,7 @@ const ON_CARD: Record<Look, Action[]> = {
 /** The ⋯ menu, in order. */
 export const MENU: Action[] = [
   'keep',
+  'keep-for',
   'unkeep',
   'let-go',
   'park',
@@ -98,6 +101,8 @@ export function actionLabel(action: Action, look: Look, trans: TranslationBundle
   switch (action) {
     case 'keep':
       return trans.__('Keep 1 h');
+    case 'keep-for':
+      return trans.__('Keep for…');
     case 'unkeep':
       return trans.__('Stop keeping');
     case 'let-go':

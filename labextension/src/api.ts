@@ -23,6 +23,8 @@ export interface IApi extends IClient {
   pin(session: string, forS: number): Promise<void>;
   move(session: string, device: string): Promise<void>;
   request(session: string, demand: IDemand, apply?: 'restart'): Promise<void>;
+  /** The demand for the next kernel of the notebook at that path. */
+  wish(path: string, demand: IDemand): Promise<void>;
   /** Admins: empties a device, or offers it again. */
   drain(device: string, drained: boolean): Promise<void>;
 }
@@ -68,6 +70,11 @@ export function createApi(
     move: async (session, device) => void (await post(of(session, 'move'), { device })),
     request: async (session, demand, apply) =>
       void (await post(of(session, 'request'), apply ? { ...demand, apply } : demand)),
+    wish: async (path, demand) =>
+      void (await respond(client, `demands/${URLExt.encodeParts(path)}`, {
+        method: 'PUT',
+        body: JSON.stringify(demand)
+      })),
     drain: async (device, drained) =>
       void (await post(`devices/${encodeURIComponent(device)}/${drained ? 'drain' : 'undrain'}`))
   };

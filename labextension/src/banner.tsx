@@ -102,7 +102,8 @@ export class Banner extends LiveWidget {
 
   /** Only what needs an answer is told when its notebook is hidden, once. */
   private _notify(banner: IBanner): void {
-    if (!NOTIFIED.includes(banner.kind) || this._notified === banner.kind) {
+    const off = this.host.preferences.notifications[banner.kind] === false;
+    if (off || !NOTIFIED.includes(banner.kind) || this._notified === banner.kind) {
       return;
     }
     this._notified = banner.kind;

@@ -12,24 +12,24 @@ import { IDemand, ISession, IStatus } from './tokens';
 import { deviceName, freeShare, isOffered } from './view';
 
 /** The new demand, or null where the person thought better of it. */
-export async function askForMore(
-  session: ISession,
+export async function askFor(
+  demand: IDemand,
   status: IStatus,
   api: IApi,
   trans: TranslationBundle
 ): Promise<IDemand | null> {
-  let wish: IDemand | null = session.demand;
+  let wish: IDemand | null = demand;
   const body = ReactWidget.create(
     <AskForm
-      demand={session.demand}
+      demand={demand}
       status={status}
-      estimate={demand => api.estimate(demand)}
+      estimate={one => api.estimate(one)}
       trans={trans}
-      onChange={demand => (wish = demand)}
+      onChange={one => (wish = one)}
     />
   );
   const { button } = await showDialog({
-    title: trans.__('Ask for more'),
+    title: trans.__('Ask for GPUs'),
     body,
     focusNodeSelector: 'input',
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Ask') })]
@@ -76,6 +76,35 @@ export async function askWhere(
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Move') })]
   });
   return button.accept ? choice : null;
+}
+
+/** For how long a GPU is kept: seconds, or null. */
+export async function askHowLong(trans: TranslationBundle): Promise<number | null> {
+  let hours = 2;
+  const choices = [1, 2, 4, 8, 24];
+  const body = ReactWidget.create(
+    <div className="jp-GPUShare jp-GPUShare-ask">
+      <label htmlFor="jp-gpushare-keep">{trans.__('Keep it for')}</label>
+      <select
+        id="jp-gpushare-keep"
+        defaultValue={hours}
+        onChange={event => (hours = Number(event.target.value))}
+      >
+        {choices.map(choice => (
+          <option key={choice} value={choice}>
+            {trans._n('%1 hour', '%1 hours', choice)}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+  const { button } = await showDialog({
+    title: trans.__('Keep the GPU'),
+    body,
+    focusNodeSelector: 'select',
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Keep') })]
+  });
+  return button.accept ? hours * 3600 : null;
 }
 
 export function tell(title: string, body: string, trans: TranslationBundle): Promise<unknown> {

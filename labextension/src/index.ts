@@ -6,11 +6,12 @@ import {
   MainAreaWidget,
   Notification
 } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { IStatusBar } from '@jupyterlab/statusbar';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 
@@ -32,10 +33,12 @@ import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
 import { GPUShareModel } from './model';
 import { GPUSharePanel } from './panel';
+import { addStarting, CHOOSE, NEW } from './starting';
 import { StatusItem } from './statusitem';
 import { Tabs } from './tabs';
 import { IGPUShareModel, ISession } from './tokens';
 import { ToolItem } from './toolitem';
+import { Tour } from './tour';
 import { ITreeState, PLAIN } from './tree';
 
 /** Where the state of the tree of devices is kept, in each workspace. */
@@ -69,7 +72,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     INotebookTracker,
     IStatusBar,
     IToolbarWidgetRegistry,
-    IStateDB
+    IStateDB,
+    ILauncher
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -81,11 +85,12 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     tracker: INotebookTracker | null,
     statusBar: IStatusBar | null,
     toolbar: IToolbarWidgetRegistry | null,
-    state: IStateDB | null
+    state: IStateDB | null,
+    launcher: ILauncher | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
     const api = createApi(app.serviceManager.serverSettings);
-    const preferences: IPreferences = { rowKeys: true, banners: {} };
+    const preferences: IPreferences = { rowKeys: true, banners: {}, notifications: {} };
     const { commands } = app;
 
     /** Opens (or turns to) the tab about a session, or about usage. */
@@ -112,7 +117,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       focus: new NotebookFocus(tracker),
       trans,
       preferences,
-      act: createAct({ api, model, tracker, trans, look }),
+      act: createAct({ api, model, tracker, trans, preferences, look }),
       openMenu: createMenu(commands),
       openDeviceMenu: createDeviceMenu(commands),
       keepTree: tree => void state?.save(TREE, { ...tree }),
@@ -156,7 +161,10 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         }
       }
     });
-    COMMANDS.forEach(command => palette?.addItem({ command, category: trans.__('GPU') }));
+    addStarting({ app, api, model, tracker, launcher, trans });
+    [...COMMANDS, NEW, CHOOSE].forEach(command =>
+      palette?.addItem({ command, category: trans.__('GPU') })
+    );
 
     statusBar?.registerStatusItem('jupyter-gpushare:status', {
       item: new StatusItem(host),
@@ -183,15 +191,33 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         const apply = (): void => {
           preferences.rowKeys = loaded.get('rowKeys').composite !== false;
           preferences.banners = (loaded.get('banners').composite ?? {}) as Record<string, boolean>;
+          preferences.notifications = (loaded.get('notifications').composite ?? {}) as Record<
+            string,
+            boolean
+          >;
           model.pollSeconds = loaded.get('refreshSeconds').composite as number;
         };
         loaded.changed.connect(apply);
         apply();
+        if (loaded.get('tour').composite !== false) {
+          showTourOnce(model, trans, () => void loaded.set('tour', false));
+        }
       })
       .catch((reason: unknown) =>
         console.warn('jupyter-gpushare keeps its default settings:', reason)
       );
   }
 };
+
+/** As soon as a notebook shows its share for the first time; `onEnd`: it was read or skipped. */
+function showTourOnce(model: IGPUShareModel, trans: TranslationBundle, onEnd: () => void): void {
+  const start = (): void => {
+    if (Tour.canStart()) {
+      model.changed.disconnect(start);
+      Widget.attach(new Tour(trans, onEnd), document.body);
+    }
+  };
+  model.changed.connect(start);
+}
 
 export default [modelPlugin, uiPlugin];

@@ -33,6 +33,8 @@ export interface IPreferences {
   rowKeys: boolean;
   /** Kinds of banner that are switched off have false here. */
   banners: Record<string, boolean>;
+  /** The same for notifications. */
+  notifications: Record<string, boolean>;
 }
 
 const TICK_MS = 1000;
