@@ -41,5 +41,6 @@ def fragment(free: Floats, free_memory: Floats, unmet: Floats) -> Floats:
 
 def gradient(free: Floats, free_memory: Floats, share: float, memory: Floats, unmet: Floats) -> Floats:
     """(D,) how much the fragment of each device grows when `share` and `memory` (fraction of it) are taken there."""
-    after = fragment(free - share, free_memory - np.nan_to_num(memory), unmet)
+    taken = np.where(np.isnan(memory), 0.0, memory)
+    after = fragment(free - share, free_memory - taken, unmet)
     return np.asarray(after - fragment(free, free_memory, unmet))
