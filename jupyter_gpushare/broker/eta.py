@@ -9,9 +9,9 @@ from itertools import chain
 import numpy as np
 
 from ..core import remaining
-from ..core.state import Floats
 from ..model import Demand
-from .records import GAPS, Cluster, Placement, Session
+from .records import Cluster, Placement, Session
+from .state import padded
 
 On = dict[str, list[tuple[Session, Placement]]]
 Ends = dict[str, list[tuple[float, float]]]  # by device: seconds until a lease ends, and its guarantee
@@ -40,19 +40,11 @@ def ends_in_s(cluster: Cluster, on: On, now: float) -> Ends:
 def _left_s(cluster: Cluster, bursts: list[Session], now: float) -> list[float]:
     if not bursts:
         return []
-    others = remaining.typical(_ran(list(cluster.sessions.values())))
+    others = remaining.typical(padded(session.ran for session in cluster.sessions.values()))
     told = np.array([math.nan if s.demand.duration_s is None else s.demand.duration_s for s in bursts])
     elapsed = np.array([max(0.0, now - session.burst.since) for session in bursts if session.burst is not None])
-    left: list[float] = remaining.left_s(_ran(bursts), told, elapsed, others, 0.5).tolist()
+    left: list[float] = remaining.left_s(padded(session.ran for session in bursts), told, elapsed, others, 0.5).tolist()
     return left
-
-
-def _ran(sessions: list[Session]) -> Floats:
-    """(S, GAPS) how long their last bursts took, NaN padded."""
-    ran = np.full((len(sessions), GAPS), math.nan)
-    for index, session in enumerate(sessions):
-        ran[index, : len(session.ran)] = session.ran
-    return ran
 
 
 def suits(cluster: Cluster, demand: Demand, pool: tuple[str, ...] | None, server: str | None, uuid: str) -> bool:

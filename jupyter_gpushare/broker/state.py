@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -287,10 +288,12 @@ def _sessions(
         ),
         warned_rung=_ints(-1 if session.warned is None else RUNGS.index(session.warned) for session in sessions),
         warned_until=_floats(session.warned_until for session in sessions),
-        gaps=_gaps(sessions),
+        gaps=padded(session.gaps for session in sessions),
         parked_bytes=_floats(session.parked_bytes or 0 for session in sessions),
         cpus=_floats(demand.cpus for demand in demands),
         host_memory=_floats(demand.host_memory for demand in demands),
+        ran=padded(session.ran for session in sessions),
+        burst_since=_floats(None if session.burst is None else session.burst.since for session in sessions),
     )
 
 
@@ -339,11 +342,13 @@ def settled(session: Session, policy: Policy, now: float) -> bool:
     return session.burst is not None and now - session.burst.since >= SETTLED_WINDOWS * policy.window_s
 
 
-def _gaps(sessions: list[Session]) -> Floats:
-    gaps = np.full((len(sessions), GAPS), np.nan)
-    for index, session in enumerate(sessions):
-        gaps[index, : len(session.gaps)] = session.gaps
-    return gaps
+def padded(rows: Iterable[Collection[float]]) -> Floats:
+    """(S, GAPS) what each row has, NaN padded."""
+    rows = list(rows)
+    padded = np.full((len(rows), GAPS), np.nan)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return padded
 
 
 def _or(value: float | None, otherwise: float) -> float:

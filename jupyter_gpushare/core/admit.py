@@ -2,7 +2,7 @@
 
 Everybody is asked in fair order. A binding holds nothing, so it is given at once; a lease commits a guarantee, so it
 waits for room. The first in line of each server that has to wait keeps what it will need there: those behind may
-fill other gaps, but not that one: backfilling with one reservation (Lifka, "The ANL/IBM SP Scheduling System", 1995).
+fill other gaps, and that one only if they will be gone in time: backfilling with one reservation (`backfill.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..model import Place, Refuse, ResumeSession
-from . import fairness
+from . import backfill, fairness
 from .advise import ADVICE, advised
 from .choose import choose, place
 from .draft import Draft
@@ -33,16 +33,14 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     state = draft.state
     held = _held_by_user(draft)
     left = {"bind": PAIRS, "lease": PAIRS}
-    placed = np.zeros(len(state.sessions.id), np.bool_)
-    placed[state.placements.session] = True
     told = state.sessions.whole & (state.sessions.duration_s > 0)
     advice = advised(draft, told & waits(state), now, policy) if told.any() else {}
     for session in _line(state, held, now, policy):
-        starts = not placed[session]
+        starts = draft.rows(session).size == 0
         wish = "bind" if starts and not _must_lease(state, session) else "lease"
+        devices = candidates(draft, session)
         if left[wish] <= 0:
             continue
-        devices = candidates(draft, session)
         left[wish] -= devices.size
         reason = refusal(state, session) if starts else None
         if reason is not None:
@@ -53,7 +51,7 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
             draft.over_cap[session] = over
         elif not _lease(draft, session, devices, held, policy, advice.get(session)):
             draft.blocked.append(session)
-            _reserve(draft, session)
+            _reserve(draft, session, now, policy)
     return draft
 
 
@@ -66,10 +64,11 @@ def refusal(state: State, session: int) -> str | None:
         return "over_limit"
     if allowed.size == 0:
         return "no_such_device"
-    if _most_together(have.server, allowed, count) < count:
+    if np.bincount(have.server[allowed]).max() < count:
         return "too_few_devices"
     small = have.memory_total[allowed] < asks.memory[session]
-    if _most_together(have.server, allowed[~small] if small.any() else allowed, count) < count:
+    large = have.server[allowed[~small]]
+    if large.size == 0 or np.bincount(large).max() < count:
         return "memory_too_large"
     if state.hosts is not None:
         server = have.server[allowed]
@@ -77,11 +76,6 @@ def refusal(state: State, session: int) -> str | None:
         if (short | (state.hosts.memory[server] < asks.host_memory[session])).all():
             return "host_too_small"
     return None
-
-
-def _most_together(server: Ints, devices: Ints, count: int) -> int:
-    """How many of these devices one server has, counted only where more than one is asked for."""
-    return devices.size if count <= 1 else int(np.bincount(server[devices]).max(initial=0))
 
 
 def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
@@ -92,7 +86,11 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     at = view_of(state, devices)
     alone = room.holders[at] < 0.5
     unmanaged = have.blocked[at]
-    limit, promised = room.capacity[at], room.memory[at] + draft.ahead_memory[at]
+    ahead, ahead_lent, ahead_memory = draft.ahead[at], draft.ahead_lent[at], draft.ahead_memory[at]
+    if draft.ahead_in.any():
+        needed = ~backfill.ends_in_time(draft, session, devices)
+        ahead, ahead_lent, ahead_memory = ahead * needed, ahead_lent * needed, ahead_memory * needed
+    limit, promised = room.capacity[at], room.memory[at] + ahead_memory
     open_ = promised + resident(draft, session, devices) <= limit + SLACK
     if np.isnan(asks.memory[session]):  # nobody else's memory is at stake where nobody is
         open_ |= alone & np.isnan(limit) & (draft.ahead[at] == 0)
@@ -108,7 +106,6 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     if asks.whole[session]:
         open_ &= ~unmanaged
     mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
-    ahead, ahead_lent = draft.ahead[at], draft.ahead_lent[at]
     if mine.size:  # its guarantee there is its own already
         elsewhere = ~np.isin(devices, mine)
         ahead, ahead_lent = ahead * elsewhere, ahead_lent * elsewhere
@@ -127,10 +124,8 @@ def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bool
 
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
-    limits = draft.room.capacity[view_of(draft.state, devices)]
+    limits = draft.room.capacity[devices]
     need = need_of(draft.state, session, limits)
-    if draft.state.sessions.parked_bytes[session] == 0.0:
-        return need
     back = restoring(draft.state.sessions, np.array([session]), limits)
     return np.asarray(np.maximum(need, back), dtype=np.float64)
 
@@ -287,7 +282,7 @@ def _resume(draft: Draft, session: int, devices: Ints) -> None:
     )
 
 
-def _reserve(draft: Draft, session: int) -> None:
+def _reserve(draft: Draft, session: int, now: float, policy: Policy) -> None:
     """Keeps what this session will need on the devices it is likeliest to get, once per server."""
     state, room = draft.state, draft.room
     devices = candidates(draft, session)
@@ -302,6 +297,7 @@ def _reserve(draft: Draft, session: int) -> None:
         return
     draft.kept[session] = devices[chosen]
     draft.keep(session, devices[chosen])
+    draft.ahead_in[devices[chosen]] = backfill.starts_in_s(draft, session, devices[chosen], now, policy)
 
 
 def beyond_asked(draft: Draft) -> Floats:

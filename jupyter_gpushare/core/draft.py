@@ -31,8 +31,9 @@ class Draft:
     kept : for whom `ahead` is kept, and on which devices
     decisions : what was decided so far
     granted : the row of the session behind each decision (its index) that grants a lease
+    ahead_in : (D,) seconds until what is kept there is needed; 0: now, or nobody knows
+    lasts : how long each of these sessions that wait is taken to compute, in seconds (backfill.py)
     moved : sessions that move to other devices; nothing else is decided on them
-    found : the rows of sessions whose placements have not changed since they were looked for
     """
 
     state: State
@@ -53,20 +54,18 @@ class Draft:
     ahead: Floats
     ahead_lent: Floats
     ahead_memory: Floats
+    ahead_in: Floats
     blocked: list[int] = field(default_factory=list)
     over_cap: dict[int, float] = field(default_factory=dict)
     kept: dict[int, Ints] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     granted: dict[int, int] = field(default_factory=dict)
+    lasts: dict[int, float] = field(default_factory=dict)
     moved: list[int] = field(default_factory=list)
-    found: dict[int, Ints] = field(default_factory=dict)
 
     def rows(self, session: int) -> Ints:
         """The rows of a session's placements."""
-        rows = self.found.get(session)
-        if rows is None:
-            rows = self.found[session] = np.flatnonzero(self.session == session)
-        return rows
+        return np.flatnonzero(self.session == session)
 
     def devices(self, session: int) -> Ints:
         """Rows of the devices it is placed on."""
@@ -91,7 +90,6 @@ class Draft:
             if row is None:
                 row = spare.pop() if spare else self._spare_row()
                 self.session[row], self.device[row] = session, device
-                self.found.pop(session, None)
                 self.target[row] = self.share[row] = self.use[row] = self.memory_used[row] = self.steady[row] = np.nan
             if lease:
                 target = self.target[row]
@@ -140,7 +138,6 @@ class Draft:
         return tuple(self.state.devices.uuid[device] for device in devices.tolist())
 
     def _clear(self, row: int) -> None:
-        self.found.pop(int(self.session[row]), None)
         self.session[row] = FREE
         self.lease[row] = self.borrowed[row] = False
 
@@ -207,6 +204,7 @@ def glance_at(state: State) -> Draft:
         ahead=np.zeros(size),
         ahead_lent=np.zeros(size),
         ahead_memory=np.zeros(size),
+        ahead_in=np.zeros(size),
     )
 
 
@@ -214,8 +212,9 @@ def copy_of(draft: Draft) -> Draft:
     """A copy to try things on."""
     arrays = {f.name: getattr(draft, f.name).copy() for f in fields(draft) if f.type in ("Ints", "Floats", "Bools")}
     room = Room(**{f.name: getattr(draft.room, f.name).copy() for f in fields(Room)})
-    kept, moved = dict(draft.kept), list(draft.moved)
-    return replace(draft, **arrays, room=room, blocked=[], kept=kept, decisions=[], granted={}, moved=moved, found={})
+    return replace(
+        draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[], granted={}, moved=list(draft.moved)
+    )
 
 
 def _grow(draft: Draft) -> None:

@@ -148,6 +148,8 @@ class Sessions:
     cpus: Floats = field(default_factory=lambda: np.zeros(0))
     host_memory: Floats = field(default_factory=lambda: np.zeros(0))
     most: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    ran: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    burst_since: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

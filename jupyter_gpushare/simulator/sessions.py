@@ -192,7 +192,7 @@ class Engine:
         asks.state[session], asks.bursting[session], asks.gated[session] = ACTIVE, True, False
         asks.waiting_since[session] = asks.idle_since[session] = math.nan
         self.running[session], self.blocked_since[session] = k, math.nan
-        world.burst_since[session] = self.now
+        world.burst_since[session] = world.sessions.burst_since[session] = self.now
         self.left[session], self.since[session], self.began[session] = work, self.now, self.now
         self.outcome.started(session, k, self.now)
         self.change_speeds(self.speeds.start(session))

@@ -217,6 +217,10 @@ class World:
         """Its burst has ended."""
         asks = self.sessions
         asks.bursting[session], asks.idle_since[session] = False, now
+        since = asks.burst_since[session]
+        if since == since:
+            asks.ran[session, :-1] = asks.ran[session, 1:]
+            asks.ran[session, -1], asks.burst_since[session] = now - since, np.nan
         asks.state[session] = IDLE if self.on[session] else NONE
 
     def begin(self, session: int, now: float) -> float:
@@ -287,6 +291,8 @@ def _asleep(scripts: tuple[Script, ...], user: np.ndarray) -> Sessions:
         warned_until=full(np.nan),
         gaps=np.full((size, GAPS), np.nan),
         parked_bytes=full(0.0),
+        ran=np.full((size, GAPS), np.nan),
+        burst_since=full(np.nan),
     )
 
 

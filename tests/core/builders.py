@@ -92,6 +92,8 @@ class Notebook:
     warned_until: float = NAN
     gaps: tuple[float, ...] = ()
     parked_bytes: float = 0.0
+    ran: tuple[float, ...] = ()
+    burst_since: float = NAN
     cpus: float = NAN
     host_memory: float = NAN
     on: str | dict[str, Held] = field(default_factory=dict)
@@ -169,7 +171,13 @@ class World:
 
         flags = ("offered", "fresh", "single", "blocked", "can_park", "leaving")
         numbers = [name for name in GPU.__dataclass_fields__ if name not in (*flags, "uuid", "server", "model")]
-        width = max((len(book.gaps) for book in books), default=0)
+
+        def padded(rows: list) -> np.ndarray:
+            width = max(map(len, rows), default=0)
+            return np.array([[*row, *[NAN] * (width - len(row))] for row in rows], dtype=float).reshape(
+                len(rows), width
+            )
+
         held = [pair[2] for pair in pairs]
         return State(
             devices=Devices(
@@ -192,9 +200,8 @@ class World:
                 near=ints([-1 if book.near is None else nears.index(book.near) for book in books]),
                 horizon=ints([model.HORIZONS.index(book.horizon) for book in books]),
                 warned_rung=ints([book.warned_rung for book in books]),
-                gaps=np.array(
-                    [list(book.gaps) + [NAN] * (width - len(book.gaps)) for book in books], dtype=np.float64
-                ).reshape(len(books), width),
+                gaps=padded([book.gaps for book in books]),
+                ran=padded([book.ran for book in books]),
                 **{
                     name: bools(name, books)
                     for name in ("exclusive", "bursting", "gated", "cooperative", "context", "unparkable")
@@ -212,6 +219,7 @@ class World:
                         "protected_until",
                         "warned_until",
                         "parked_bytes",
+                        "burst_since",
                         "cpus",
                         "host_memory",
                     ]
