@@ -33,14 +33,16 @@ def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     state = draft.state
     held = _held_by_user(draft)
     left = {"bind": PAIRS, "lease": PAIRS}
+    placed = np.zeros(len(state.sessions.id), np.bool_)
+    placed[state.placements.session] = True
     told = state.sessions.whole & (state.sessions.duration_s > 0)
     advice = advised(draft, told & waits(state), now, policy) if told.any() else {}
     for session in _line(state, held, now, policy):
-        starts = draft.rows(session).size == 0
+        starts = not placed[session]
         wish = "bind" if starts and not _must_lease(state, session) else "lease"
-        devices = candidates(draft, session)
         if left[wish] <= 0:
             continue
+        devices = candidates(draft, session)
         left[wish] -= devices.size
         reason = refusal(state, session) if starts else None
         if reason is not None:
@@ -64,11 +66,10 @@ def refusal(state: State, session: int) -> str | None:
         return "over_limit"
     if allowed.size == 0:
         return "no_such_device"
-    if np.bincount(have.server[allowed]).max() < count:
+    if _most_together(have.server, allowed, count) < count:
         return "too_few_devices"
     small = have.memory_total[allowed] < asks.memory[session]
-    large = have.server[allowed[~small]]
-    if large.size == 0 or np.bincount(large).max() < count:
+    if _most_together(have.server, allowed[~small] if small.any() else allowed, count) < count:
         return "memory_too_large"
     if state.hosts is not None:
         server = have.server[allowed]
@@ -76,6 +77,11 @@ def refusal(state: State, session: int) -> str | None:
         if (short | (state.hosts.memory[server] < asks.host_memory[session])).all():
             return "host_too_small"
     return None
+
+
+def _most_together(server: Ints, devices: Ints, count: int) -> int:
+    """How many of these devices one server has, counted only where more than one is asked for."""
+    return devices.size if count <= 1 else int(np.bincount(server[devices]).max(initial=0))
 
 
 def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
@@ -124,8 +130,10 @@ def likelihood(draft: Draft, session: int, devices: Ints, own: Bools, lent: Bool
 
 def resident(draft: Draft, session: int, devices: Ints) -> Floats:
     """(C,) bytes that must be free on each device for the session to run there."""
-    limits = draft.room.capacity[devices]
+    limits = draft.room.capacity[view_of(draft.state, devices)]
     need = need_of(draft.state, session, limits)
+    if draft.state.sessions.parked_bytes[session] == 0.0:
+        return need
     back = restoring(draft.state.sessions, np.array([session]), limits)
     return np.asarray(np.maximum(need, back), dtype=np.float64)
 

@@ -32,8 +32,10 @@ class Draft:
     decisions : what was decided so far
     granted : the row of the session behind each decision (its index) that grants a lease
     ahead_in : (D,) seconds until what is kept there is needed; 0: now, or nobody knows
+    others : how long bursts typically take (`remaining.typical`), None until it is asked
     lasts : how long each of these sessions that wait is taken to compute, in seconds (backfill.py)
     moved : sessions that move to other devices; nothing else is decided on them
+    found : the rows of sessions whose placements have not changed since they were looked for
     """
 
     state: State
@@ -60,12 +62,17 @@ class Draft:
     kept: dict[int, Ints] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     granted: dict[int, int] = field(default_factory=dict)
+    others: Floats | None = None
     lasts: dict[int, float] = field(default_factory=dict)
     moved: list[int] = field(default_factory=list)
+    found: dict[int, Ints] = field(default_factory=dict)
 
     def rows(self, session: int) -> Ints:
         """The rows of a session's placements."""
-        return np.flatnonzero(self.session == session)
+        rows = self.found.get(session)
+        if rows is None:
+            rows = self.found[session] = np.flatnonzero(self.session == session)
+        return rows
 
     def devices(self, session: int) -> Ints:
         """Rows of the devices it is placed on."""
@@ -90,6 +97,7 @@ class Draft:
             if row is None:
                 row = spare.pop() if spare else self._spare_row()
                 self.session[row], self.device[row] = session, device
+                self.found.pop(session, None)
                 self.target[row] = self.share[row] = self.use[row] = self.memory_used[row] = self.steady[row] = np.nan
             if lease:
                 target = self.target[row]
@@ -138,6 +146,7 @@ class Draft:
         return tuple(self.state.devices.uuid[device] for device in devices.tolist())
 
     def _clear(self, row: int) -> None:
+        self.found.pop(int(self.session[row]), None)
         self.session[row] = FREE
         self.lease[row] = self.borrowed[row] = False
 
@@ -212,9 +221,8 @@ def copy_of(draft: Draft) -> Draft:
     """A copy to try things on."""
     arrays = {f.name: getattr(draft, f.name).copy() for f in fields(draft) if f.type in ("Ints", "Floats", "Bools")}
     room = Room(**{f.name: getattr(draft.room, f.name).copy() for f in fields(Room)})
-    return replace(
-        draft, **arrays, room=room, blocked=[], kept=dict(draft.kept), decisions=[], granted={}, moved=list(draft.moved)
-    )
+    kept, moved = dict(draft.kept), list(draft.moved)
+    return replace(draft, **arrays, room=room, blocked=[], kept=kept, decisions=[], granted={}, moved=moved, found={})
 
 
 def _grow(draft: Draft) -> None:
