@@ -46,8 +46,9 @@ def ends_in_time(draft: Draft, session: int, devices: Ints) -> Bools:
     seen = asks.ran.size > 0 and np.isfinite(asks.ran[session]).sum() >= SEEN
     if not kept_s.any() or asks.unparkable[session] or not (asks.duration_s[session] > 0 or (computes and seen)):
         return np.zeros(devices.size, np.bool_)
-    if session not in draft.lasts:
-        draft.lasts[session] = float(_lasts_s(draft, np.array([session]), np.nan, LATEST)[0])
+    if session not in draft.lasts:  # all who wait at once: most of the time goes into each call
+        waiting = np.union1d(np.flatnonzero(~np.isnan(asks.waiting_since)), [session])
+        draft.lasts.update(zip(waiting.tolist(), _lasts_s(draft, waiting, np.nan, LATEST).tolist(), strict=True))
     moving_s = reclaim.park_cost_s(need_of(draft.state, session, draft.room.capacity[devices]), have.link_gb_s[devices])
     result: Bools = have.can_park[devices] & (draft.lasts[session] + moving_s <= kept_s)
     return result
@@ -56,11 +57,12 @@ def ends_in_time(draft: Draft, session: int, devices: Ints) -> Bools:
 def _lasts_s(draft: Draft, sessions: Ints, now: float, quantile: float) -> Floats:
     """(R,) seconds within which their bursts are over with this probability; those not begun, from their start."""
     asks = draft.state.sessions
-    others = typical(asks.ran)
+    if draft.others is None:
+        draft.others = typical(asks.ran)
     own = asks.ran[sessions] if asks.ran.size else np.zeros((sessions.size, 0))
     since = asks.burst_since[sessions] if asks.burst_since.size else np.full(sessions.size, np.nan)
     elapsed = np.maximum(np.nan_to_num(now - since), 0.0)
-    return left_s(own, asks.duration_s[sessions], elapsed, others, quantile)
+    return left_s(own, asks.duration_s[sessions], elapsed, draft.others, quantile)
 
 
 def _starts_s(draft: Draft, waiter: int, device: int, ends: Floats, rows: Ints) -> float:

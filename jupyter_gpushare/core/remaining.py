@@ -20,7 +20,7 @@ TOLD, TYPICAL, WIDE = 8.0, 2.0, 0.2  # weights; a burst of its own counts 1
 POINTS = 64  # that the bursts of others are summed up in
 MOST = 4096  # of others' bursts that are looked at
 LEAST_S, MOST_S = 1e-3, 1e9
-STEPS = 32  # of the bisection: so many halvings of ln(1e12) leave less than 1e-8
+STEPS = 24  # of the bisection: so many halvings of ln(1e12) leave 2e-6
 
 
 def typical(ran_s: Floats) -> Floats:
