@@ -113,6 +113,9 @@ def notebooks(draw: st.DrawFn, of: list[GPU], index: int) -> Notebook:
         warned_until=NOW + draw(st.sampled_from([-1.0, 3.0])) if warned else NAN,
         gaps=tuple(draw(st.lists(st.sampled_from([1.0, 60.0, 4000.0]), max_size=4))),
         parked_bytes=2.0 * GIB * count if state == "parked" else 0.0,
+        duration_s=draw(st.sampled_from([NAN, NAN, 30.0, 3600.0])),
+        ran=(draw(st.sampled_from([5.0, 2000.0])),) * draw(st.sampled_from([0, 4])),
+        burst_since=NOW - draw(st.sampled_from([0.0, 100.0])) if bursting else NAN,
         on={
             uuid: Held(
                 lease=lease, share=0.1 if lease else 0.0, target=0.1 if lease else NAN, memory_used=used, steady=steady
