@@ -38,6 +38,7 @@ types: $(VENV)/installed-test
 
 unit: $(VENV)/installed-test
 	$(SAY) '3/6 Python tests'
+	@sh scripts/need-nats
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
 	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 

@@ -1,0 +1,61 @@
+"""A real nats-server of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BINARY = shutil.which("nats-server")
+
+
+@dataclass
+class NatsServer:
+    folder: Path
+    config: str = ""  # more lines of its configuration
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        assert BINARY is not None
+        if not self.port:
+            with socket.create_server(("127.0.0.1", 0)) as taken:
+                self.port = taken.getsockname()[1]
+        file = self.folder / "nats.conf"
+        own = f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{self.folder}" }}\n'
+        file.write_text(own + self.config)
+        with (self.folder / "nats.log").open("ab") as log:
+            self.process = subprocess.Popen([BINARY, "-c", str(file)], stdout=log, stderr=log)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            time.sleep(0.02)
+        raise AssertionError((self.folder / "nats.log").read_text())
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(10)
+            self.process = None
+
+
+@contextlib.contextmanager
+def serving(folder: Path, config: str = "") -> Iterator[NatsServer]:
+    server = NatsServer(folder, config)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
