@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from ..model import Device
 from ..node import masks, nvml
 from ..node.backend import BackendAbsent, NothingHere
-from ..node.checkpoint import verdict
-from ..node.checkpoint_driver import HelperDriver, Trouble
+from ..node.checkpoint_driver import HelperDriver, Trouble, verdict
 from ..node.checkpoint_helper import Capability
 from ..node.readings import Reader
 from .finding import Finding

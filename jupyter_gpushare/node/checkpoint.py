@@ -13,12 +13,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
-
-import msgspec
 
 from ..model import CommandResult, Device, Held, Park, Resume
 from ..units import format_bytes
@@ -30,100 +28,26 @@ from .checkpoint_driver import (
     LOCKED,
     NOT_PERMITTED,
     NOT_READY,
-    PASSING,
     RUNNING,
     Driver,
     Ended,
-    Hung,
     Refused,
     Trouble,
+    verdict,
 )
 from .checkpoint_helper import Capability
+from .checkpoint_moves import SPARE_LEAST, TRIES, Gone, Lost, Mover, NoRoom, Part, Suspended, with_spare
 from .journal import Journal
 from .proc import lives
 
 log = logging.getLogger(__name__)
 
 PROBE_S = 30.0  # loading the driver and cuInit take seconds on a machine with many devices
-LOCK_S = 3.0  # for GPU work that was submitted to end
-CALL_S = 5.0  # for calls that move nothing
 BACK_S = 15.0  # of a command's time, at most a third: kept for putting back what failed
 MEND_S = 5.0  # between two tries of what could not be put back in time
-SPARE, SPARE_LEAST = 0.10, 512 * 2**20  # beyond the bytes themselves, in host memory and on devices
 HARM_DEVICE, HARM_SERVER = 2, 3  # sessions harmed before nothing is parked there any more
-TRIES = 5  # restores that the driver may refuse before what it holds counts as lost
-FATAL = 304  # twice: the answer to every restore after one that ran out of memory
-MENDABLE = (3, NOT_PERMITTED)  # no driver in the helper, persistence mode off: a person can change that
-CUDA_NEEDED, CUDA_REMAP = 12080, 13000  # r570 has the calls, r580 restores onto other devices
-ARM_NEEDED = 595
+CUDA_REMAP = 13000  # r580 restores onto other devices
 RESTART = "Restart the kernel; its variables in host memory can be saved before."
-
-
-class Part(msgspec.Struct):
-    """One process: when it started, and the bytes it has, or had, on each device."""
-
-    started: float
-    memory: dict[str, int]
-
-
-class Suspended(msgspec.Struct):
-    """A session whose processes were locked. Also how the journal keeps it. `told`: what its broker knows of it."""
-
-    parts: dict[int, Part]
-    told: Literal["running", "parked"] = "running"
-    refused: int = 0  # restores
-
-    @property
-    def bytes(self) -> int:
-        return sum(sum(part.memory.values()) for part in self.parts.values())
-
-    @property
-    def devices(self) -> set[str]:
-        return {uuid for part in self.parts.values() for uuid in part.memory}
-
-
-class Gone(Trouble):
-    """A process ended meanwhile."""
-
-
-class NoRoom(Trouble):
-    """Restoring was not tried."""
-
-
-class Lost(Trouble):
-    """The driver has failed a process for good."""
-
-
-def verdict(found: Capability) -> str | None:
-    """Why nothing can be parked with such a driver, None when it can."""
-    if found.error is not None:
-        return found.error
-    if found.cuda is None or found.cuda < CUDA_NEEDED:
-        return f"Parking needs NVIDIA driver 570 or newer; here is {found.driver or 'one of unknown version'}."
-    major = (found.driver or "").partition(".")[0]
-    if found.machine == "aarch64" and not (major.isdecimal() and int(major) >= ARM_NEEDED):
-        return f"On ARM, parking needs NVIDIA driver {ARM_NEEDED} or newer; here is {found.driver or 'an unknown one'}."
-    return None
-
-
-def permutation(gpus: Iterable[str], moves: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Every GPU of the machine with where its memory goes: the driver wants all of them mapped, each once.
-
-    Raises ValueError where two would go to one, or a GPU is not there.
-    """
-    everyone = list(gpus)
-    moved = {old: new for old, new in moves.items() if old != new}
-    if not set(moves) | set(moves.values()) <= set(everyone) or len(set(moves.values())) != len(moves):
-        raise ValueError(moves)
-    if not moved:
-        return ()
-    left = [uuid for uuid in everyone if uuid not in moves.values()]
-    found = dict(moves)
-    for uuid in everyone:
-        if uuid not in found:
-            found[uuid] = uuid if uuid in left else next(other for other in left if other in moves)
-            left.remove(found[uuid])
-    return tuple((uuid, found[uuid]) for uuid in everyone)
 
 
 class CheckpointMechanism:
@@ -148,8 +72,9 @@ class CheckpointMechanism:
         """
         self.capability: Capability | None = None
         self.link_gb_s: float | None = None  # measured; None before the first move of some size
-        self._driver, self._many, self._clock, self._wait = driver, many, clock, wait
-        self._alive, self._host_free, self._background = alive, host_free, background
+        self._driver, self._many, self._clock, self._background = driver, many, clock, background
+        self._alive, self._host_free = alive, host_free
+        self._mover = Mover(driver, self._hung, self._save, clock, wait, alive)
         self._journal = Journal(journal, dict[str, Suspended])
         self._sessions: dict[str, Suspended] = self._journal.load()
         self._unsettled = set(self._sessions)  # those an agent before this one left
@@ -231,7 +156,7 @@ class CheckpointMechanism:
                     return _refusal("host_memory", short)
                 try:
                     for pid in kept.parts:
-                        state = self._state(kept, pid, deadline)
+                        state = self._mover.state(kept, pid, deadline)
                         if state != RUNNING:
                             return self._deny(targets, f"The driver has process {pid} in state {state}; not by us.")
                 except Trouble as trouble:
@@ -245,7 +170,7 @@ class CheckpointMechanism:
     def _parked(self, command: Park, kept: Suspended, targets: tuple[Target, ...], deadline: float) -> CommandResult:
         began, session = self._clock(), command.session
         try:
-            self._suspend(kept, deadline - _back_s(command.timeout_s))
+            self._mover.suspend(kept, deadline - _back_s(command.timeout_s))
         except Trouble as trouble:
             outcome = self._settle(session, kept, deadline)
             log.warning("Parking %s: %s; it is %s now", session, trouble, outcome)
@@ -285,7 +210,7 @@ class CheckpointMechanism:
     def _resumed(self, command: Resume, kept: Suspended, moves: dict[str, str], deadline: float) -> CommandResult:
         began, size = self._clock(), kept.bytes
         try:
-            self._wake(kept, moves, command.memory, deadline - _back_s(command.timeout_s))
+            self._mover.wake(kept, moves, command.memory, deadline - _back_s(command.timeout_s))
         except Trouble as trouble:
             outcome = self._settle(command.session, kept, deadline)
             log.warning("Resuming %s: %s; it is %s now", command.session, trouble, outcome)
@@ -297,102 +222,6 @@ class CheckpointMechanism:
         self._forget(command.session)
         self._measure(size, self._clock() - began)
         return CommandResult(ok=True, bytes=size)
-
-    # --- the two ways, each from any mix of states ---
-
-    def _suspend(self, kept: Suspended, deadline: float) -> None:
-        """Locks all that run, then moves all out. Raises Trouble where it stopped."""
-        for pid in tuple(kept.parts):
-            state = self._state(kept, pid, deadline)
-            if state == RUNNING:
-                within = min(LOCK_S + CALL_S, self._left(deadline))
-                wait_s = min(LOCK_S, within / 2)
-                self._step(kept, pid, LOCKED, lambda: self._driver.lock(pid, wait_s, within), deadline)  # noqa: B023
-            else:
-                _touchable(pid, state)
-        for pid in tuple(kept.parts):
-            if self._state(kept, pid, deadline) == LOCKED:
-                left = self._left(deadline)
-                self._step(kept, pid, CHECKPOINTED, lambda: self._driver.checkpoint(pid, left), deadline)  # noqa: B023
-
-    def _wake(self, kept: Suspended, moves: Mapping[str, str], memory: int, deadline: float) -> None:
-        """Brings all back that is out, then unlocks all. Raises NoRoom before a restore that might not fit."""
-        states = {pid: self._state(kept, pid, deadline) for pid in tuple(kept.parts)}
-        for pid, state in states.items():
-            _touchable(pid, state)
-        out = [pid for pid, state in states.items() if state == CHECKPOINTED]
-        while out:
-            pairs = self._room_for(kept, out, moves, memory, deadline)
-            pid, left = out.pop(0), self._left(deadline)
-            try:
-                self._step(kept, pid, LOCKED, lambda: self._driver.restore(pid, pairs, left), deadline)  # noqa: B023
-            except Refused as refused:
-                kept.refused += refused.code not in MENDABLE
-                if refused.code == FATAL and kept.refused > 1:
-                    kept.refused = TRIES
-                self._save()
-                raise
-            kept.parts[pid].memory = {moves[uuid]: size for uuid, size in kept.parts[pid].memory.items()}
-            self._save()
-        for pid in tuple(kept.parts):
-            if self._state(kept, pid, deadline) == LOCKED:
-                within = min(CALL_S, self._left(deadline))
-                self._step(kept, pid, RUNNING, lambda: self._driver.unlock(pid, within), deadline)  # noqa: B023
-
-    def _room_for(
-        self, kept: Suspended, out: list[int], moves: Mapping[str, str], memory: int, deadline: float
-    ) -> tuple[tuple[str, str], ...]:
-        """The device pairs for a restore, once all that is out is seen to fit (rule 8). Raises NoRoom."""
-        room = self._driver.room(min(CALL_S, self._left(deadline)))
-        needed: Counter[str] = Counter()
-        for pid in out:
-            for uuid, size in kept.parts[pid].memory.items():
-                needed[moves[uuid]] += size
-        for uuid, size in needed.items():
-            there = room.get(uuid)
-            if there is None:
-                raise NoRoom(f"{uuid} is not there")
-            wanted = max(size, min(max(memory, with_spare(size)), there.empty))
-            if there.free < wanted:
-                raise NoRoom(f"{format_bytes(wanted)} are needed, {format_bytes(max(0, there.free))} are free")
-        for old, new in moves.items():
-            if old in room and new in room and room[old].model != room[new].model:
-                raise NoRoom(f"a {room[new].model} is another kind of GPU")
-        try:
-            pairs = permutation(room, moves)
-        except ValueError:
-            raise NoRoom("its GPUs cannot be matched with those of this machine") from None
-        if pairs and (self.capability is None or (self.capability.cuda or 0) < CUDA_REMAP):
-            raise NoRoom("coming back on another GPU needs NVIDIA driver 580 or newer; it waits for its own")
-        return pairs
-
-    # --- single steps ---
-
-    def _step(self, kept: Suspended, pid: int, goal: int, act: Callable[[], None], deadline: float) -> None:
-        """One call of the driver. One that failed, or did not answer, counts by the state that it left."""
-        try:
-            act()
-        except Trouble as trouble:
-            if isinstance(trouble, Hung):
-                self._count_harm(kept.devices, server_only=True)
-            if self._state(kept, pid, deadline) != goal:
-                raise
-
-    def _state(self, kept: Suspended, pid: int, deadline: float) -> int:
-        """The process's state, once it has one that lasts. Raises Gone when that very process is not there any more."""
-        while True:
-            if not self._alive(pid, kept.parts[pid].started):
-                raise Gone(f"process {pid} ended")
-            state = self._driver.state(pid, min(CALL_S, self._left(deadline)))
-            if state not in PASSING or self._clock() >= deadline:
-                return state
-            self._wait(0.2)
-
-    def _left(self, deadline: float) -> float:
-        left = deadline - self._clock()
-        if left <= 0:
-            raise Hung("there was not enough time")
-        return left
 
     # --- putting back ---
 
@@ -425,11 +254,11 @@ class CheckpointMechanism:
             if kept.refused >= TRIES:
                 return "lost"
             if kept.told == "parked":
-                self._suspend(kept, deadline)
+                self._mover.suspend(kept, deadline)
                 return "parked"
             with self._alone_on(kept.devices) as alone:
                 if alone:
-                    self._wake(kept, {uuid: uuid for uuid in kept.devices}, 0, deadline)
+                    self._mover.wake(kept, {uuid: uuid for uuid in kept.devices}, 0, deadline)
                     return "running"
         except Gone:
             return self._settled(kept, deadline)
@@ -438,7 +267,7 @@ class CheckpointMechanism:
         except Trouble as trouble:
             log.info("Putting back: %s", trouble)
         try:
-            states = {self._state(kept, pid, deadline) for pid in kept.parts}
+            states = {self._mover.state(kept, pid, deadline) for pid in kept.parts}
         except Gone:
             return self._settled(kept, deadline)
         except Trouble:
@@ -455,6 +284,7 @@ class CheckpointMechanism:
             found = Capability(error=_sentence(trouble))
         with self._lock:
             self.capability = found
+            self._mover.elsewhere = (found.cuda or 0) >= CUDA_REMAP
         log.info("Parking: %s", verdict(found) or f"driver {found.driver}, CUDA {found.cuda}")
 
     def mend(self) -> bool:
@@ -510,9 +340,12 @@ class CheckpointMechanism:
             self._denied[target.pid] = (target.started, why)
         return _refusal("denied", why)
 
-    def _count_harm(self, devices: Iterable[str], *, server_only: bool = False) -> None:
+    def _hung(self, kept: Suspended) -> None:
+        self._count_harm(())
+
+    def _count_harm(self, devices: Iterable[str]) -> None:
         with self._lock:
-            self._harm.update([""] if server_only else ["", *devices])
+            self._harm.update(["", *devices])
             if self._harm[""] >= HARM_SERVER and self._off is None:
                 self._off = f"Switched off until this server starts anew: the driver failed {self._harm['']} times."
                 log.error("Parking: %s", self._off)
@@ -591,20 +424,8 @@ class CheckpointMechanism:
 Outcome = Literal["running", "parked", "lost", "gone", "unsettled"]
 
 
-def with_spare(size: int) -> int:
-    """Bytes to have free before so many are moved."""
-    return size + max(int(SPARE * size), SPARE_LEAST)
-
-
 def _back_s(timeout_s: float) -> float:
     return min(BACK_S, timeout_s / 3)
-
-
-def _touchable(pid: int, state: int) -> None:
-    if state == FAILED:
-        raise Lost(f"the driver has failed process {pid}")
-    if state not in (RUNNING, LOCKED, CHECKPOINTED):
-        raise Trouble(f"the driver has process {pid} in a state that is not known ({state})")
 
 
 def _passes(trouble: Trouble) -> bool:

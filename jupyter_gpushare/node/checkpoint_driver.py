@@ -32,6 +32,7 @@ IN_WORDS = {
     NOT_SUPPORTED: "it uses what cannot be moved (managed memory, memory shared between processes, MPS)",
 }
 DIES_S = 0.5  # after being killed; what takes longer sits in the driver
+CUDA_NEEDED, ARM_NEEDED = 12080, 595  # r570 has the calls
 HELPER = (sys.executable, "-m", f"{__package__}.checkpoint_helper")
 
 
@@ -74,6 +75,18 @@ class Driver(Protocol):
         """Every GPU of the machine by UUID, with its free memory of this instant."""
 
     def close(self) -> None: ...
+
+
+def verdict(found: Capability) -> str | None:
+    """Why nothing can be parked with such a driver, None when it can."""
+    if found.error is not None:
+        return found.error
+    if found.cuda is None or found.cuda < CUDA_NEEDED:
+        return f"Parking needs NVIDIA driver 570 or newer; here is {found.driver or 'one of unknown version'}."
+    major = (found.driver or "").partition(".")[0]
+    if found.machine == "aarch64" and not (major.isdecimal() and int(major) >= ARM_NEEDED):
+        return f"On ARM, parking needs NVIDIA driver {ARM_NEEDED} or newer; here is {found.driver or 'an unknown one'}."
+    return None
 
 
 class HelperDriver:

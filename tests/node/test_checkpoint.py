@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from jupyter_gpushare.model import Device, Held, Park, Resume
 from jupyter_gpushare.node import headroom
 from jupyter_gpushare.node.backend import Target
-from jupyter_gpushare.node.checkpoint import CheckpointMechanism, permutation, verdict
-from jupyter_gpushare.node.checkpoint_driver import DIES_S, HelperDriver
+from jupyter_gpushare.node.checkpoint import CheckpointMechanism
+from jupyter_gpushare.node.checkpoint_driver import DIES_S, HelperDriver, verdict
 from jupyter_gpushare.node.checkpoint_helper import Capability
+from jupyter_gpushare.node.checkpoint_moves import permutation
 from jupyter_gpushare.units import GIB
 from tests.standin import cuda
 from tests.standin import nvml as standin
@@ -291,8 +292,8 @@ def test_the_agent_after_one_that_died_puts_back_what_that_one_left(machine, cal
         getattr(machine.driver, call.lower())(*arguments)
         raise Killed
 
-    mechanism._driver = Dying()
-    setattr(mechanism._driver, call.lower(), dies)
+    mechanism._mover.driver = Dying()
+    setattr(mechanism._mover.driver, call.lower(), dies)
     with pytest.raises(Killed):
         mechanism.resume(resume()) if call in ("Restore", "Unlock") else mechanism.park(park(), (target,))
 
