@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0002"  # the newest of them
+MIGRATING = 0x6770755368617265  # "gpuShare": the lock of whoever changes the tables of a PostgreSQL database
 LOCK_WAIT_S = 2.0
 DAY_S = 86400.0
 KEPT_S = 400 * DAY_S  # a year can be compared with the one before
@@ -264,8 +265,10 @@ def _engine(url: URL, wal: bool) -> Engine:
 
 
 def _migrate(connection: Connection) -> None:
-    """Brings the tables up to date, all of it or nothing."""
+    """Brings the tables up to date, all of it or nothing; of several brokers that start at once one does it."""
     with connection.begin():
+        if connection.dialect.name == "postgresql":  # SQLite's own write lock does this
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATING})
         if inspect(connection).has_table("alembic_version"):
             found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             if found == HEAD:
