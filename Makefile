@@ -39,6 +39,7 @@ types: $(VENV)/installed-test
 unit: $(VENV)/installed-test
 	$(SAY) '3/6 Python tests'
 	@sh scripts/need-nats
+	@sh scripts/need-proxy $(VENV)
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
 	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 
@@ -77,7 +78,6 @@ $(VENV)/installed-demo: pyproject.toml jupyter_gpushare/labextension/package.jso
 $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 	$(SAY) 'Installing the tools of the tests into .venv'
 	@$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
-	@npm install --silent --no-fund --no-audit --global --prefix $(VENV) 'configurable-http-proxy@^5'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
 	@touch $@
 
