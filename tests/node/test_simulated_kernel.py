@@ -103,7 +103,7 @@ def test_parked_work_stands_still_and_goes_on_after(kernel):
             kernel.on_sleep = lambda: None
             kernel.backend.park(Park(session="a"), ())
             kernel.clock.advance(100)
-            kernel.backend.resume(Resume(session="a", devices={}, memory=0), ())
+            kernel.backend.resume(Resume(session="a", devices={}, memory=0))
 
     kernel.on_sleep = park_once
 
@@ -187,7 +187,7 @@ def test_an_allocation_of_a_parked_session_waits_until_it_is_back(kernel):
     def resume_late():
         if kernel.clock() > 1010:
             kernel.on_sleep = lambda: None
-            kernel.backend.resume(Resume(session="a", devices={}, memory=0), ())
+            kernel.backend.resume(Resume(session="a", devices={}, memory=0))
 
     kernel.on_sleep = resume_late
     Allocation(kernel.declared, GIB)
