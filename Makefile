@@ -1,6 +1,6 @@
 # Two commands: `make demo` shows the product at work on simulated GPUs, `make test` passes every test.
 # Both set up what they need in .venv; nothing else on the machine is changed, except that `make test` installs
-# Debian's chromium with apt when it runs as root and no Chromium is there.
+# Debian's chromium and nats-server with apt when it runs as root and they are not there.
 
 PYTHON ?= python3
 VENV := .venv
