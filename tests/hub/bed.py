@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
@@ -325,6 +326,16 @@ def hub(folder: Path, *, more: str = "", base: str = "/") -> Iterator[Bed]:
                 bed.api("DELETE", f"users/{quote(name, safe='@')}")
         if bed.process is not None and bed.process.poll() is None:
             bed.stop()
+        for process in left_behind(folder):
+            process.kill()
+
+
+def left_behind(folder: Path) -> Iterator[psutil.Process]:
+    """What still runs in a home of this bed: servers that the hub did not get to stop."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HOME", "").startswith(f"{folder}/"):
+                yield process
 
 
 def missing() -> str | None:
