@@ -11,8 +11,7 @@ For 8, 80, 800 and 8,000 devices with 2.5 sessions each, the CPU time of the bes
   (`core.admit.PAIRS`); the next call goes on.
 
 At 8,000 devices the first is to stay within 0.5 ms, the second within 2 ms, the last within 50 ms, the process within
-500 MB; all are to grow
-no faster than the cluster.
+500 MB; all are to grow no faster than the cluster.
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ def best_of(work: Callable[[], object], at_least_s: float = 0.3, least_runs: int
 
 
 def measure(devices: int) -> dict[str, float]:
-    """The two times in seconds, for a cluster of that many devices."""
+    """The times in seconds, for a cluster of that many devices."""
     cluster(devices)  # a broker builds a state for each decision and drops it; only then does malloc keep freed memory
     state, policy = cluster(devices), Policy()
     small = np.flatnonzero(state.sessions.gated & ~state.sessions.whole)

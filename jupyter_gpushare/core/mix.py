@@ -25,7 +25,7 @@ class Shape(NamedTuple):
     devices: int  # 0 for none
     share: float  # of each of them
     cpus: float = 0.0
-    host_memory: float = 0.0  # bytes
+    host_memory: float = 0.0  # bytes; limits placements, but tells no servers apart
     models: frozenset[str] | None = None  # None: any
 
 
@@ -39,7 +39,6 @@ class Mix:
     count : (H,) devices
     milli : (H,) share of each, 1/1000
     cpus : (H,) CPUs
-    host_memory : (H,) bytes
     models : (H, M) bool, which of `State.models` it may run on
     streams : (STREAMS, LENGTH) rows by how often each shape came: in every stream one of each LENGTH-th part of the mix
     known : what was worked out from this mix so far. It only saves time: nothing depends on it
@@ -49,7 +48,6 @@ class Mix:
     count: NDArray[np.int64]
     milli: NDArray[np.int64]
     cpus: NDArray[np.float64]
-    host_memory: NDArray[np.float64]
     models: NDArray[np.bool_]
     streams: NDArray[np.int64]
     known: dict[Any, Any] = field(default_factory=dict)
@@ -69,7 +67,6 @@ def mix_of(seen: Mapping[Shape, int], models: tuple[str, ...], seed: int = 0) ->
         count=count,
         milli=np.array([milli(shape.share) if shape.devices else 0 for shape in shapes], dtype=np.int64),
         cpus=np.array([shape.cpus for shape in shapes], dtype=np.float64),
-        host_memory=np.array([shape.host_memory for shape in shapes], dtype=np.float64),
         models=np.array(
             [
                 [not shape.devices or shape.models is None or name in shape.models for name in models]
