@@ -89,7 +89,9 @@ class Applier:
             placement.share = decision.share if decision.lease else 0.0
             if decision.lease and placement.target is None:
                 placement.target, placement.share_since = session.demand.guarantee, now
-        session.place = decision if decision.terms or session.place is None else session.place
+        before = session.place
+        if before is None or decision.alternatives or (decision.terms and before.devices != decision.devices):
+            session.place = decision  # a lease where it was bound chose among nothing: the binding says what counted
         session.refused = ""
         if decision.lease:
             session.lease_since = session.lease_since if session.lease_since is not None else now
