@@ -232,6 +232,16 @@ async def test_why_names_terms_and_alternatives(world):
     assert why["decided"][-1]["act"] == "place"
 
 
+async def test_why_keeps_what_a_device_was_chosen_over_once_its_session_has_a_context_and_is_leased_there(world):
+    w = await world()
+    await w.kernel("k1")
+    w.broker.cluster.sessions["k1"].cooperative = False  # tied to where it is
+    await w.cell("k1")
+    why = await w.call("GET", "sessions/k1/why", ALICE)
+    assert [decision["lease"] for decision in why["decided"] if decision["act"] == "place"] == [True, False]
+    assert len(why["alternatives"]) == 1
+
+
 async def test_an_estimate_is_zero_where_a_device_is_free_and_null_where_nothing_is_known(world):
     w = await world(devices=1)
     assert (await w.call("POST", "estimate", ALICE, {"gpus": 1})) == {"eta_s": 0.0}
