@@ -60,6 +60,29 @@ class Backend:
     def close(self) -> None: ...
 
 
+def test_each_kernels_numbers_are_those_of_its_own_tree():
+    """B4: two kernels on two devices, each with three children; one child has ended meanwhile and counts no more."""
+    trees = {"a": (1, 2, 3, 4), "b": (11, 12, 13)}
+    devices = [
+        device(
+            uuid=f"GPU-{number}",
+            processes=tuple(
+                Process(pid=pid, session=session, memory=10 * (number + 1), utilization=0.1)
+                for session, pids in trees.items()
+                for pid in pids
+            ),
+        )
+        for number in range(2)
+    ]
+    found = by_session(devices, {}, {})
+    assert {name: {uuid: use.memory for uuid, use in of.items()} for name, of in found.items()} == {
+        "a": {"GPU-0": 40, "GPU-1": 80},
+        "b": {"GPU-0": 30, "GPU-1": 60},
+    }
+    assert found["a"]["GPU-0"].utilization == 0.4
+    assert found["b"]["GPU-0"].utilization == pytest.approx(0.3)
+
+
 class Table:
     """One process, the kernel's."""
 
