@@ -13,7 +13,8 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ..broker.storage import default_url
-from ..node import locks
+from ..node import headroom, locks
+from ..node.proc import Proc
 from ..server.interpreter import has_package
 from .finding import Finding
 from .jupyter import (
@@ -34,11 +35,14 @@ from .machine import (
     checkpoint,
     devices,
     driver,
+    host_memory,
     inherited_mask,
     library,
     mig,
     mps,
     nodes,
+    processes,
+    utilization,
 )
 
 __all__ = ["Finding", "as_text", "run"]
@@ -62,6 +66,9 @@ def run(parking: str | None = None) -> list[Finding]:
         inherited_mask(os.environ, gpus.devices),
         mps(os.environ),
         mig(gpus.devices),
+        processes(gpus.devices, lambda pid: Proc().read(pid) is not None),
+        utilization(gpus.devices),
+        host_memory(headroom.free((os.getpid(),))),
         checkpoint(ask_checkpoint(gpus), parking),
         lock_folder(locks.folder),
         ledger(*default_url()),

@@ -16,6 +16,7 @@ from ..node.backend import BackendAbsent, NothingHere
 from ..node.checkpoint_driver import HelperDriver, Trouble, verdict
 from ..node.checkpoint_helper import Capability
 from ..node.readings import Reader
+from ..units import format_bytes
 from .finding import Finding
 
 NVML_WAIT_S = 10.0
@@ -221,6 +222,61 @@ def mig(found: Sequence[Device]) -> Finding:
     if slices:
         return Finding(check="mig", state="ok", finding=f"{slices} instances, each lent as a device of its own.")
     return Finding(check="mig", state="missing", finding="Off.")
+
+
+def processes(found: Sequence[Device], there: Callable[[int], bool]) -> Finding:
+    """Whether whose the processes on the GPUs are can be told: `there` says whether a pid is of a process seen here."""
+    if not found:
+        return Finding(check="processes", state="missing", finding="No GPU, so no processes on one.")
+    if not any(device.processes_known for device in found):
+        return Finding(
+            check="processes",
+            state="warning",
+            finding="The driver does not list the processes on its GPUs.",
+            cause="An old driver, WSL, or missing permissions.",
+            fix="Update the driver. Until then nothing is taken from a session that may be on a GPU.",
+        )
+    listed = {process.pid for device in found for process in device.processes}
+    hidden = sorted(pid for pid in listed if not there(pid))
+    if hidden:
+        return Finding(
+            check="processes",
+            state="warning",
+            finding=f"{len(hidden)} of {len(listed)} processes on the GPUs are not seen here ({hidden[0]} …).",
+            cause="In a container the driver tells the host's process numbers; or they ended and left their memory.",
+            fix="Run the GPU service with the host's PID namespace (--pid=host). "
+            "Until then nothing is taken from a session that may be on these GPUs.",
+        )
+    sizes = [process.memory for device in found for process in device.processes]
+    said = "" if None not in sizes else " The driver does not say how much memory each holds."
+    return Finding(check="processes", state="ok", finding=f"{len(listed)} on the GPUs, all seen here.{said}")
+
+
+def utilization(found: Sequence[Device]) -> Finding:
+    """Whether idle can be told by the GPUs' own use."""
+    blind = [device for device in found if device.state == "healthy" and device.utilization is None]
+    if not found:
+        return Finding(check="utilization", state="missing", finding="No GPU to ask.")
+    if not blind:
+        return Finding(check="utilization", state="ok", finding="Told by every GPU that answers.")
+    return Finding(
+        check="utilization",
+        state="warning",
+        finding=f"Not told by {len(blind)} of {len(found)} devices.",
+        cause="The driver has none for MIG instances, Jetson and some unified-memory chips.",
+        fix="None needed: there a session idles when no cell runs and its processes take no processor time.",
+    )
+
+
+def host_memory(free: int | None) -> Finding:
+    """What parked sessions may take."""
+    if free is None:
+        return Finding(check="host memory", state="warning", finding="How much is free cannot be read.")
+    return Finding(
+        check="host memory",
+        state="ok",
+        finding=f"{format_bytes(free)} are left for parked sessions, by machine and control group.",
+    )
 
 
 def ask_checkpoint(gpus: Gpus) -> Capability | None:

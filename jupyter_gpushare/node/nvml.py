@@ -56,14 +56,17 @@ def bindings() -> ModuleType:
 
 
 def card_present(root: Path = Path("/")) -> bool:
-    """Whether a display or 3D controller of NVIDIA's is on the PCI bus."""
+    """Whether there is a GPU of NVIDIA's: a display or 3D controller on the PCI bus, or part of the chip."""
     for vendor in (root / "sys/bus/pci/devices").glob("*/vendor"):
         try:
             if vendor.read_text().strip() == "0x10de" and vendor.with_name("class").read_text().startswith("0x03"):
                 return True
         except OSError:
             continue  # the device left meanwhile
-    return False
+    try:  # Jetson: the GPU is part of the chip, on no bus, and its driver may come up late
+        return b"nvidia,tegra" in (root / "proc/device-tree/compatible").read_bytes()
+    except OSError:
+        return False
 
 
 def absent(error: Any) -> BackendAbsent:

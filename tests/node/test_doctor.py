@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from jupyter_gpushare import doctor
 from jupyter_gpushare.doctor import as_text, jupyter, keeping, machine
 from jupyter_gpushare.doctor.finding import Finding
 from jupyter_gpushare.doctor.machine import Gpus
-from jupyter_gpushare.model import Device
+from jupyter_gpushare.model import Device, Process
 from jupyter_gpushare.node.checkpoint_helper import Capability
 
 
@@ -157,6 +158,40 @@ def test_mps_is_found_running_only_where_programs_look_for_it(tmp_path):
     assert machine.mps(environ, alive=lambda pid: False).state == "warning"
 
 
+@pytest.mark.parametrize(
+    ("found", "state", "words"),
+    [
+        ((), "missing", "No GPU"),
+        ((A100,), "ok", "0 on the GPUs"),
+        ((replace(A100, processes=(Process(pid=7, memory=5),)),), "ok", "1 on the GPUs, all seen here."),
+        ((replace(A100, processes=(Process(pid=7),)),), "ok", "does not say how much memory"),
+        ((replace(A100, processes=(Process(pid=7), Process(pid=645400))),), "warning", "1 of 2 processes"),
+        ((replace(A100, processes_known=False),), "warning", "does not list"),
+    ],
+)
+def test_whether_the_processes_on_the_gpus_can_be_told_apart(found, state, words):
+    """B1, A10, A12: in a container, on Windows hosts, with an old driver."""
+    told = machine.processes(found, {7}.__contains__)
+    assert told.state == state
+    assert words in told.finding
+    assert (told.fix is not None) == (state == "warning")
+
+
+def test_devices_that_never_tell_their_use_are_counted_and_what_is_done_instead_is_said():
+    """A6"""
+    busy = replace(A100, utilization=0.5)
+    assert machine.utilization(()).state == "missing"
+    assert machine.utilization((busy,)).state == "ok"
+    told = machine.utilization((busy, A100, replace(A100, state="lost")))
+    assert (told.state, told.finding) == ("warning", "Not told by 1 of 3 devices.")
+    assert "processor time" in told.fix
+
+
+def test_what_parked_sessions_may_take_is_said_or_that_it_is_unknown():
+    assert "3.0 GiB" in machine.host_memory(3 * 2**30).finding
+    assert machine.host_memory(None).state == "warning"
+
+
 def test_mig_instances_are_counted():
     sliced = Device(uuid="MIG-1", index=0, model="A100 MIG", sharing="mig")
     assert machine.mig((sliced, sliced)).finding.startswith("2 instances")
@@ -284,4 +319,5 @@ def test_a_run_on_this_machine_covers_every_check_and_changes_no_environment(mon
     checks = {finding.check for finding in doctor.run()}
     assert {"driver", "nvml", "pynvml", "device nodes", "mps", "mig", "checkpoint", "ledger", "bus", "hub"} <= checks
     assert {"provisioner", "kernelspecs", "kernels", "server extension", "panel", "device locks", "mask"} <= checks
+    assert {"processes", "utilization", "host memory"} <= checks
     assert dict(os.environ) == before

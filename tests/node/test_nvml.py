@@ -451,6 +451,16 @@ def test_a_driver_that_is_not_loaded_is_a_fault_only_where_there_is_a_card(nvml_
     assert nvml.card_present(tmp_path)
 
 
+def test_the_gpu_of_a_jetson_is_on_no_bus_and_waited_for_while_its_driver_comes_up(tmp_path):
+    """A9"""
+    chip = tmp_path / "proc/device-tree/compatible"
+    chip.parent.mkdir(parents=True)
+    chip.write_bytes(b"raspberrypi,5\0brcm,bcm2712\0")
+    assert not nvml.card_present(tmp_path)
+    chip.write_bytes(b"nvidia,p3737-0000\0nvidia,tegra234\0")
+    assert nvml.card_present(tmp_path)
+
+
 def test_another_package_named_pynvml_is_named_with_the_fix(nvml_standin, tmp_path: Path):
     (tmp_path / "pynvml.py").write_text("version = 'not the real one'\n")
     absent = nvml_standin.probe(PYTHONPATH=str(tmp_path)).ask("sample")["absent"]
