@@ -203,6 +203,13 @@ class GPUShare(Configurable):
         `{"A100": "mps", "GPU-5fd1": "exclusive"}`.
         """
     )
+    mps_folder = Text(
+        "",
+        help="""
+        Where the pipes and logs of MPS servers lie, a short path. Empty: `/run/gpushare/mps` for root, whose servers serve
+        everybody; else a folder in the user's runtime folder.
+        """,
+    )
     mps_burst = Number(
         2.0,
         least=1,

@@ -37,7 +37,7 @@ from ..model import (
     Warn,
 )
 from ..units import format_bytes
-from . import room, words
+from . import mps, room, words
 from .ledger import DecisionRow
 from .records import Placement, Session
 from .reports import gone, harm
@@ -180,7 +180,8 @@ class Applier:
 
     def refuse(self, session: Session, decision: Refuse, now: float) -> None:
         session.waiting_since, session.gated = None, False
-        session.refused = explain.why(decision.why)
+        apart = decision.why in mps.FEW and mps.keeps_apart(self.broker.cluster, session.demand)
+        session.refused = mps.ONE_ONLY if apart else explain.why(decision.why)
 
     # --- what nodes answer ------------------------------------------------------------------------------------
 

@@ -5,8 +5,18 @@ A process finds its MPS server, and its limits, in the environment it was starte
 
 from __future__ import annotations
 
+from ..model import Demand
 from .port import Settings
 from .records import Cluster, Session
+
+
+FEW = ("no_such_device", "too_few_devices")  # refusals that this may be the reason for
+ONE_ONLY = "One process can use only one GPU that is under MPS, or one MIG instance, so a kernel gets one of those."
+
+
+def keeps_apart(cluster: Cluster, demand: Demand) -> bool:
+    """Is it for how the devices are shared that nobody gets several of them?"""
+    return demand.devices > 1 and any(record.seen.sharing in ("mps", "mig") for record in cluster.devices.values())
 
 
 def join(cluster: Cluster, settings: Settings, session: Session) -> None:

@@ -12,7 +12,7 @@ from ..core.admit import refusal
 from ..errors import BadDemand
 from ..model import Demand
 from ..units import format_bytes
-from . import state
+from . import mps, state
 from .records import Cluster, Session
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def _in_words(cluster: Cluster, demand: Demand, why: str) -> str:
     """The field that is too much, its value, and what there is."""
     asked = msgspec.to_builtins(demand.constraints)
     kind = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+    if why in mps.FEW and mps.keeps_apart(cluster, demand):
+        return f"gpus: {demand.gpus:g} cannot be had. {mps.ONE_ONLY}"
     if why == "memory_too_large":
         model = (demand.constraints.model or "").lower()
         alike = [r.seen.memory_total or 0 for r in cluster.devices.values() if model in r.seen.model.lower()]

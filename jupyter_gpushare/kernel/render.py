@@ -25,6 +25,8 @@ HONEST = {
     "mps": "MPS: a ceiling",
     "mig": "MIG: a slice of its own",
     "exclusive": "all yours",
+    "mps weakly": "MPS: a target, as somebody computes beside it",
+    "exclusive weakly": "all yours, though others are not shut out",
 }
 TERMS = {
     "compute": "Free compute",
@@ -88,6 +90,12 @@ class Card:
         return self.text
 
 
+def _mode(device: Json) -> str:
+    """The device's sharing mode, with what weakens it."""
+    weak = device["sharing"] in ("mps", "exclusive") and device.get("enforced") == "target"
+    return f"{device['sharing']} weakly" if weak else device["sharing"]
+
+
 def note(look: str, strong: str, rest: str = "", code: str = "") -> Card:
     """One sentence with its glyph; `code` is what undoes it."""
     html = f'<div class="line">{_glyph(look)}<span><b>{escape(strong)}</b> {escape(rest)}{_code(code)}</span></div>'
@@ -100,7 +108,7 @@ def status(session: Json, cluster: Json, mask: str = "") -> Card:
     mine = [(one, *found.get(one["uuid"], (None, None))) for one in session["devices"]]
     look = "warned" if session.get("reclaim_in_s") is not None else state
     head, plain_head = _sentence(session, mine)
-    sharing = next((device["sharing"] for _, device, _ in mine if device), None)
+    sharing = next((_mode(device) for _, device, _ in mine if device), None)
     chip = '<span class="chip">simulated</span>' if cluster.get("simulated") else ""
     honest = f'<span class="small muted">{escape(HONEST[sharing])}</span>' if sharing in HONEST else ""
     html = [f'<div class="line">{_glyph(look)}<span class="say">{head}</span>{chip}{honest}</div>']

@@ -57,7 +57,7 @@ class Control:
 
     def __init__(self, uuid: str, folder: Path, *, multiuser: bool = False, program: str = PROGRAM) -> None:
         """`folder` holds every device's pipes and logs. `multiuser` needs root."""
-        own = folder / uuid.removeprefix("GPU-")[:13]
+        own = folder / f"gpushare-{uuid.removeprefix('GPU-')[:13]}"
         self.uuid, self.pipe, self.logs = uuid, own / "pipe", own / "log"
         self.multiuser, self._program = multiuser, program
 
@@ -176,8 +176,8 @@ def unusable(
         return f"{program} is not installed. It comes with the NVIDIA driver."
     if folder is None:
         return "There is no folder for the MPS server's pipes."
-    if len(str(folder / ("x" * 13) / "pipe")) > LONGEST_PIPE:
-        return f"{folder} is too long a path for the MPS server's pipes; set XDG_RUNTIME_DIR to a shorter one."
+    if len(str(folder / f"gpushare-{'x' * 13}" / "pipe")) > LONGEST_PIPE:
+        return f"{folder} is too long a path for the MPS server's pipes; set c.GPUShare.mps_folder to a shorter one."
     return None
 
 

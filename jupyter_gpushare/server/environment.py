@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -13,7 +14,7 @@ HINTS = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "
 
 PIPE, CEILING = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-OUR_PIPES = "/gpushare/mps/"  # in the path of every server of ours
+OUR_PIPES = re.compile(r"/gpushare-[^/]{1,13}/pipe/?$")  # how the path of every server of ours ends
 NO_PIPE = "/dev/null"  # a folder without a server: CUDA runs without MPS then
 
 # A hint stays away where its user set anything of this: with a memory fraction, XLA is meant to preallocate.
@@ -38,7 +39,7 @@ def mps_environment(inherited: Mapping[str, str], binding: Binding) -> dict[str,
     set stays.
     """
     if binding.mps_pipe is None:
-        return {PIPE: NO_PIPE} if OUR_PIPES in inherited.get(PIPE, "") + "/" else {}
+        return {PIPE: NO_PIPE} if OUR_PIPES.search(inherited.get(PIPE, "")) else {}
     ours = {PIPE: binding.mps_pipe}
     if binding.ceiling is not None:
         ours[CEILING] = f"{min(100 * binding.ceiling, _percent(inherited.get(CEILING))):g}"

@@ -189,6 +189,7 @@ class Host:
                 )
             return agents
         place = Path("/run/gpushare/mps") if os.getuid() == 0 else self._place("mps")  # root's serve everybody
+        place = Path(self.config.mps_folder) if self.config.mps_folder else place
         wanted = Wanted(self.config.sharing, self.config.sharing_of)
         backend = SharedBackend(NvmlBackend(), wanted, Servers(place), self.user)
         pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)

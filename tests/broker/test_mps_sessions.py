@@ -94,8 +94,18 @@ async def test_a_kernel_for_several_devices_is_refused_where_one_process_can_use
         world.node.facts[uuid] = under_mps() if sharing == "mps" else {"sharing": "mig"}
     await world.settle()
     await world.kernel("a", demand={"gpus": 0.2})
-    with pytest.raises(BadDemand):
+    with pytest.raises(BadDemand, match="only one GPU that is under MPS, or one MIG instance"):
         await world.call("POST", "sessions/a/request", Caller(user="alice"), {"gpus": 2})
+
+
+async def test_a_kernel_that_starts_with_such_a_demand_is_told_why_it_gets_none(world):
+    world = await world(devices=2)
+    for uuid in (ZERO, ONE):
+        world.node.facts[uuid] = under_mps()
+    await world.settle()
+    binding = await world.open("a", demand={"gpus": 2})
+    assert binding["devices"] == []
+    assert "only one GPU that is under MPS" in (await world.seen("a"))["message"]
 
 
 async def test_when_its_server_is_away_a_kernel_is_told_that_only_a_restart_helps_and_the_next_has_no_pipe(world):

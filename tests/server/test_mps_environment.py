@@ -10,7 +10,7 @@ from jupyter_gpushare.server.environment import kernel_environment
 from tests.standin import mps as standin
 
 GPU, OTHER = "GPU-8932f937-aaaa-bbbb-cccc-dddddddddddd", "GPU-11111111-aaaa-bbbb-cccc-dddddddddddd"
-PIPE = "/run/user/1000/gpushare/mps/8932f937-aaaa/pipe"
+PIPE = "/run/user/1000/gpushare/mps/gpushare-8932f937-aaaa/pipe"
 
 
 def binding(**fields: object) -> Binding:
