@@ -206,8 +206,8 @@ class GPUShare(Configurable):
     mps_folder = Text(
         "",
         help="""
-        Where the pipes and logs of MPS servers lie, a short path. Empty: `/run/gpushare/mps` for root, whose servers serve
-        everybody; else a folder in the user's runtime folder.
+        Where the pipes and logs of MPS servers lie, a short path. Empty: `/run/gpushare/mps` for root, whose servers
+        serve everybody; else a folder in the user's runtime folder.
         """,
     )
     mps_burst = Number(

@@ -9,7 +9,6 @@ from ..model import Demand
 from .port import Settings
 from .records import Cluster, Session
 
-
 FEW = ("no_such_device", "too_few_devices")  # refusals that this may be the reason for
 ONE_ONLY = "One process can use only one GPU that is under MPS, or one MIG instance, so a kernel gets one of those."
 
