@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from tests.broker.conftest import kernel, server
 from .checkpoint_rig import UUIDS, Cluster, Fault, Target
 
 BLOCKS = 20
-RUNS = 50 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 2  # in each block
+RUNS = 50 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 3  # in each block
 WHATS = ("error", "hang", "helper", "agent", "target", "memory", "failed")
 TRIES = 12
 
@@ -49,11 +51,18 @@ class Run:
         cluster, user, pid = self.cluster, self.users[name], self.pids[name]
         self.machine.targets[pid] = Target({})
         memory = 60 * GIB
-        await cluster.open(name, user, demand={"gpus": 0.5, "memory": memory}, pool=[UUIDS[0]])
+        await self.answered(cluster.open(name, user, demand={"gpus": 0.5, "memory": memory}, pool=[UUIDS[0]]))
         body = {"pid": pid, "started": float(pid)}
         await cluster.call("POST", f"sessions/{name}/started", server(user), body)
         await cluster.call("POST", f"sessions/{name}/hello", kernel(user, name), {})
         await cluster.settle()
+
+    async def answered(self, asked: Coroutine[Any, Any, Any]) -> Any:
+        """What the broker answers; it takes its turns meanwhile."""
+        task = asyncio.ensure_future(asked)
+        while not task.done():
+            await self.cluster.settle()
+        return task.result()
 
     async def cell(self, name: str, memory: int) -> bool:
         """Runs a cell once it is let in; False when its kernel ended, was harmed, or was not let in for long."""
@@ -61,11 +70,8 @@ class Run:
         for _ in range(TRIES):
             if target is None or self.pids[name] not in self.machine.targets:
                 return False
-            asked = asyncio.ensure_future(
-                cluster.call("POST", f"sessions/{name}/admit", kernel(user, name), {"wait_s": 0})
-            )
-            await cluster.settle()
-            admission = await asked
+            asked = cluster.call("POST", f"sessions/{name}/admit", kernel(user, name), {"wait_s": 0})
+            admission = await self.answered(asked)
             if admission["admitted"]:
                 break
             await cluster.passes(2)
