@@ -28,6 +28,7 @@ from ..model import (
     Refuse,
     Resume,
     ResumeSession,
+    SayAgain,
     Shrink,
     Stop,
     StopKernel,
@@ -180,7 +181,7 @@ class Applier:
 
     def refuse(self, session: Session, decision: Refuse, now: float) -> None:
         session.waiting_since, session.gated = None, False
-        apart = decision.why in mps.FEW and mps.keeps_apart(self.broker.cluster, session.demand)
+        apart = mps.keeps_apart(self.broker.cluster, session.demand, decision.why)
         session.refused = mps.ONE_ONLY if apart else explain.why(decision.why)
 
     # --- what nodes answer ------------------------------------------------------------------------------------
@@ -332,6 +333,10 @@ class Applier:
                 then(session, unreachable, self.broker.clock())
             return
         self._spawn(self._command(server, command, session, then))
+
+    def ask_again(self, server: str) -> None:
+        """Has a server's agent say everything anew."""
+        self._spawn(self._command(server, SayAgain(session=""), None, None))
 
     async def _command(self, server: str, command: AnyCommand, session: Session | None, then: Then | None) -> None:
         timeout_s = self.broker.settings.command_timeout_s + getattr(command, "timeout_s", 0.0)

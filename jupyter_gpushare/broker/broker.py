@@ -14,7 +14,7 @@ from ..core.decide import placement
 from ..core.objectives import in_force
 from ..core.policy import Policy
 from ..core.state import row_of
-from ..model import AnyDecision, Caller, Demand, NodeReport, SayAgain, Warn
+from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
 from . import api, loop, starts, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
@@ -58,6 +58,7 @@ class Broker:
         self.ready = False  # the ledger was read, or is known to be away
         self.stopped = False
         self.changes = 0
+        self.decided_turns = 0
         self.charged_at = clock()
         # Event ids of an earlier broker must not look like ours to a returning stream.
         self.rev = secrets.randbelow(1 << 30)
@@ -123,13 +124,8 @@ class Broker:
                 if session.live and self.cluster.server_of(session) == report.server:
                     self.applier.attach(session)
         if self.cluster.servers[report.server].missed:
-            self._ask_again(report.server)
+            self.applier.ask_again(report.server)
         self.touch()
-
-    def _ask_again(self, server: str) -> None:
-        task = asyncio.get_running_loop().create_task(self.bus.command(server, SayAgain(session="")))
-        self.applier.tasks.add(task)
-        task.add_done_callback(self.applier.tasks.discard)
 
     def touch(self) -> None:
         """Something changed: the loop takes a turn."""
@@ -139,7 +135,7 @@ class Broker:
         self.wake.set()
 
     def pulse(self) -> None:
-        """A turn was taken: whoever waits for its outcome looks again."""
+        """Whoever waits for a turn's outcome looks again."""
         self._frame = None
         pulse, self._pulse = self._pulse, None
         if pulse is not None:

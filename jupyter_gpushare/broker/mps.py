@@ -13,9 +13,10 @@ FEW = ("no_such_device", "too_few_devices")  # refusals that this may be the rea
 ONE_ONLY = "One process can use only one GPU that is under MPS, or one MIG instance, so a kernel gets one of those."
 
 
-def keeps_apart(cluster: Cluster, demand: Demand) -> bool:
-    """Is it for how the devices are shared that nobody gets several of them?"""
-    return demand.devices > 1 and any(record.seen.sharing in ("mps", "mig") for record in cluster.devices.values())
+def keeps_apart(cluster: Cluster, demand: Demand, why: str) -> bool:
+    """Is it for how the devices are shared that this demand for several of them was refused with `why`?"""
+    shared = any(record.seen.sharing in ("mps", "mig") for record in cluster.devices.values())
+    return why in FEW and demand.devices > 1 and shared
 
 
 def join(cluster: Cluster, settings: Settings, session: Session) -> None:

@@ -50,7 +50,7 @@ def _in_words(cluster: Cluster, demand: Demand, why: str) -> str:
     """The field that is too much, its value, and what there is."""
     asked = msgspec.to_builtins(demand.constraints)
     kind = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
-    if why in mps.FEW and mps.keeps_apart(cluster, demand):
+    if mps.keeps_apart(cluster, demand, why):
         return f"gpus: {demand.gpus:g} cannot be had. {mps.ONE_ONLY}"
     if why == "memory_too_large":
         model = (demand.constraints.model or "").lower()

@@ -31,7 +31,7 @@ SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those 
 def admit(draft: Draft, now: float, policy: Policy) -> Draft:
     """Binds, leases and resumes whom there is room for; the others are `draft.blocked`, in order."""
     state = draft.state
-    held = _held_by_user(draft)
+    held = held_by_user(draft)
     left = {"bind": PAIRS, "lease": PAIRS}
     placed = np.zeros(len(state.sessions.id), np.bool_)
     placed[state.placements.session] = True
@@ -186,7 +186,7 @@ def _must_lease(state: State, session: int) -> bool:
     return bool(asks.whole[session] or asks.gated[session] or asks.bursting[session])
 
 
-def _held_by_user(draft: Draft) -> Floats:
+def held_by_user(draft: Draft) -> Floats:
     """(U,) devices that each user's leases commit."""
     rows = np.flatnonzero(draft.lease)
     asks = draft.state.sessions

@@ -8,11 +8,11 @@ from .admit import fits
 from .choose import choose, place
 from .draft import FREE, Draft
 from .fitness import fitness
-from .moves import cost_s, elsewhere, movable, move, saves_s, speed
+from .moves import cost_s, elsewhere, movable, move, saves_s, servers_with_moves, speed
 from .policy import Policy
 from .reclaim import HORIZON_S, return_p
 from .room import reachable
-from .state import BOUND, IDLE, PARKING, RESUMING, Bools
+from .state import BOUND, IDLE, Bools
 
 COOL = 0.95  # a device that will deliver so much of its clocks takes in those that leave hotter ones
 ATTEMPTS = 4  # sessions on hot devices that are looked at in a call
@@ -106,12 +106,3 @@ def _relieve(draft: Draft, now: float, policy: Policy) -> None:
         else:
             move(draft, session, new, "hot")
             busy.add(server)
-
-
-def servers_with_moves(draft: Draft) -> set[int]:
-    """Rows of the servers over whose links memory is moving, or will."""
-    asks = draft.state.sessions
-    going = (draft.session != FREE) & (
-        np.isin(asks.state[draft.session], (PARKING, RESUMING)) | np.isin(draft.session, draft.moved)
-    )
-    return set(draft.state.devices.server[draft.device[going]].tolist())

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .policy import Policy
+from .room import sum_at
 from .state import Bools, Devices, Floats, Ints, Sessions, Users
 
 # How strongly past usage corrects the present, before `weights.fairness`. Whoever divides by these dues takes 1 (KAI);
@@ -98,8 +99,8 @@ def order(sessions: Sessions, users: Users, held: Floats, capacity: float, now: 
     own = _due_within(users, group, groups, capacity, policy)
     standing = _standing(own, held, user, asked, unit, np.lexsort((ids, -aged, user)), group)
     if groups.size > 1:
-        due = priority(groups, _sum(group, users.usage, groups.size), capacity, policy)
-        taken = _sum(group, held, groups.size)
+        due = priority(groups, sum_at(group, users.usage, groups.size), capacity, policy)
+        taken = sum_at(group, held, groups.size)
         line = np.lexsort((ids, -aged, -standing, group[user]))  # of each group by its members' standings
         standing = _standing(due, taken, group[user], asked, unit, line, np.zeros(groups.size, np.int64))
     return rows[np.lexsort((ids, -(standing + aged)))]
@@ -129,10 +130,6 @@ def _standing(due: Floats, held: Floats, owner: Ints, asked: Floats, unit: float
     own = due[owner] / (held[owner] + before + unit)
     top = most[among[owner]]
     return np.divide(own, top, out=np.zeros(owner.size), where=top > 0)
-
-
-def _sum(rows: Ints, values: Floats, size: int) -> Floats:
-    return np.asarray(np.bincount(rows, values, size), dtype=np.float64)
 
 
 def _relative(value: Floats) -> Floats:

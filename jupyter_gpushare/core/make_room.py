@@ -9,9 +9,8 @@ import numpy as np
 from .admit import candidates, fits
 from .choose import choose
 from .draft import FREE, Draft, copy_of
-from .evacuate import servers_with_moves
 from .ladder import room_without
-from .moves import cost_s, elsewhere, movable, move, relocate
+from .moves import cost_s, elsewhere, movable, move, relocate, servers_with_moves
 from .policy import Policy
 from .reclaim import HORIZON_S, due_in, return_p
 from .state import PARKING, Floats, Ints

@@ -17,8 +17,8 @@ from .draft import FREE, Draft
 from .fitness import expected_run_s, fitness
 from .policy import Policy
 from .room import reachable, sum_at
-from .state import IDLE, Bools, Floats, Ints, State
-from .terms import WARM_C
+from .state import IDLE, PARKING, RESUMING, Bools, Floats, Ints, State
+from .terms import warmth
 
 SLOWDOWN = 0.3  # of its clocks that a device at its slowdown temperature is expected to lose (NVML: up to a half)
 
@@ -51,15 +51,13 @@ def cost_s(draft: Draft) -> Floats:
 
 
 def speed(state: State) -> Floats:
-    """(D,) part of its clocks each device will deliver: ``clocks x (1 + SLOWDOWN x thermal term)``.
+    """(D,) part of its clocks each device will deliver: ``clocks x (1 - SLOWDOWN x warmth)`` (`terms.warmth`).
 
-    The term (`terms.thermal`) is 0 from 15 °C below the slowdown temperature on and -1 at it. NaN where clocks or
-    temperature were not read.
+    NaN where clocks or temperature were not read.
     """
     have = state.devices
-    headroom = have.temperature_limit_c - have.temperature_c
-    near = -np.clip(1.0 - headroom / WARM_C, 0.0, 1.0)
-    return np.asarray(have.clock_fraction * (1.0 + SLOWDOWN * near))
+    warm = warmth(have.temperature_limit_c - have.temperature_c)
+    return np.asarray(have.clock_fraction * (1.0 - SLOWDOWN * warm))
 
 
 def saves_s(state: State, sessions: Ints, back_p: Floats, here: Floats, there: Floats) -> Floats:
@@ -101,3 +99,12 @@ def move(draft: Draft, session: int, new: Ints, why: str) -> None:
     devices = relocate(draft, session, new)
     draft.moved.append(session)
     draft.decisions.append(Move(session=draft.state.sessions.id[session], why=why, devices=devices))
+
+
+def servers_with_moves(draft: Draft) -> set[int]:
+    """Rows of the servers over whose links memory is moving, or will."""
+    asks = draft.state.sessions
+    going = (draft.session != FREE) & (
+        np.isin(asks.state[draft.session], (PARKING, RESUMING)) | np.isin(draft.session, draft.moved)
+    )
+    return set(draft.state.devices.server[draft.device[going]].tolist())

@@ -61,7 +61,12 @@ def thermal(headroom_c: Floats) -> Floats:
     `headroom_c` (D,) °C to the temperature at which the driver lowers the clocks (NVML's slowdown threshold). Steering
     away before that spares the slowdown itself, which `compute` only sees once it is there.
     """
-    return neutral(-np.clip(1.0 - headroom_c / WARM_C, 0.0, 1.0))
+    return neutral(-warmth(headroom_c))
+
+
+def warmth(headroom_c: Floats) -> Floats:
+    """(D,) 0..1: ``1 - headroom / WARM_C``, how near each device is to its slowdown temperature; NaN unknown."""
+    return np.clip(1.0 - headroom_c / WARM_C, 0.0, 1.0)
 
 
 def joules(watts: Floats, speed: Floats) -> Floats:

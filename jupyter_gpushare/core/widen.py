@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from ..model import Place
-from .admit import fits, waits
+from .admit import fits, held_by_user, waits
 from .draft import Draft
 from .fitness import fitness
 from .policy import Policy
-from .room import EPS, reachable, sum_at
-from .state import ACTIVE, BOUND, IDLE, Floats, Ints
+from .room import EPS, reachable
+from .state import ACTIVE, BOUND, IDLE, Ints
 
 
 def widen(draft: Draft, now: float, policy: Policy) -> Draft:
@@ -73,7 +73,7 @@ def _may_grow(draft: Draft, session: int, now: float, policy: Policy) -> bool:
 def _spread(draft: Draft, wide: list[int], policy: Policy) -> None:
     """Divides the free devices among those who can use more, one by one."""
     asks, users = draft.state.sessions, draft.state.users
-    held = _held_by_user(draft)
+    held = held_by_user(draft)
     width = {session: int(draft.rows(session).size) for session in wide}
     grown = set()
     while width:
@@ -93,12 +93,6 @@ def _spread(draft: Draft, wide: list[int], policy: Policy) -> None:
         draft.settle(session)
     for session in sorted(grown):
         _hold(draft, session, draft.devices(session), why="spare")
-
-
-def _held_by_user(draft: Draft) -> Floats:
-    """(U,) devices that each user's leases commit."""
-    asks, rows = draft.state.sessions, np.flatnonzero(draft.lease)
-    return sum_at(asks.user[draft.session[rows]], asks.guarantee[draft.session[rows]], len(draft.state.users.name))
 
 
 def _free(draft: Draft, session: int, own: Ints, policy: Policy) -> int | None:

@@ -3,6 +3,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
+import { GIB, device as aDevice, session as aSession } from '../src/__tests__/builders';
 import { createApi } from '../src/api';
 import { IFocus } from '../src/focus';
 import { IHost } from '../src/live';
@@ -11,7 +12,6 @@ import { GPUSharePanel } from '../src/panel';
 import { ITabs } from '../src/tabs';
 import { IDevice, ISession, IStatus } from '../src/tokens';
 
-const GIB = 2 ** 30;
 const MODELS = ['NVIDIA A100-SXM4-80GB', 'NVIDIA H100 80GB HBM3', 'NVIDIA L40S'];
 
 /** The same figures in every run. */
@@ -21,61 +21,34 @@ function noise(seed: number): number {
 }
 
 function device(index: number): IDevice {
-  return {
-    uuid: `GPU-${index}`,
+  return aDevice(index, {
     index: index % 8,
     model: MODELS[Math.floor(index / 8) % MODELS.length],
-    state: 'healthy',
-    reason: null,
-    sharing: 'timeslice',
-    enforced: 'target',
-    in_pool: true,
-    memory_total: 80 * GIB,
     memory_used: Math.round(80 * GIB * noise(index)),
-    memory_unaccounted: 0,
     utilization: noise(index + 1),
-    memory_utilization: 0.2,
     temperature_c: 40 + Math.round(40 * noise(index + 2)),
-    temperature_limit_c: 92,
     power_w: 300,
-    power_limit_w: 400,
     age_s: 0.5,
-    allocated: Math.round(100 * noise(index + 3)) / 100,
-    other_shares: [],
-    others: []
-  };
+    allocated: Math.round(100 * noise(index + 3)) / 100
+  });
 }
 
 function session(index: number, devices: number): ISession {
   const mine = index % 1000 === 0;
-  return {
+  return aSession(index % 3 ? 'idle' : 'active', {
     id: `k${index}`,
     user: mine ? 'admin' : `user${index % 700}`,
     mine,
     server: `node${Math.floor((index % devices) / 8)}`,
     label: `experiment-${index % 97}-${index}.ipynb`,
     path: `work/experiment-${index}.ipynb`,
-    kind: 'compute',
-    horizon: 'bursty',
-    state: index % 3 ? 'idle' : 'active',
     devices: [
       { uuid: `GPU-${index % devices}`, share: 0.1, memory_used: 2 * GIB, utilization: 0.1 }
     ],
-    guarantee: 0.1,
-    limit: 1,
     idle_s: index % 3 ? 30 + (index % 50) : null,
-    reclaim_in_s: null,
-    pinned_until_s: null,
-    queue_position: null,
-    eta_s: null,
-    waiting_s: null,
-    demand: { gpus: 0.1 },
-    parked_bytes: null,
-    moved_bytes: null,
     next: { code: 'stay', text: '', in_s: null },
-    charged_gpu_s: 100 + index,
-    message: ''
-  } as ISession;
+    charged_gpu_s: 100 + index
+  });
 }
 
 function hub(devices: number, sessions: number): IStatus {

@@ -7,7 +7,7 @@ import { ReactNode } from 'react';
 
 import { BannerKind, bannerOf, happened, Happening, IBanner } from './banners';
 import { useUi } from './components/context';
-import { Glyph, Icon, Rich, vars } from './components/marks';
+import { Glyph, IconButton, Rich, vars } from './components/marks';
 import { kernelOf } from './focus';
 import { IHost, LiveWidget } from './live';
 import { ISession } from './tokens';
@@ -218,17 +218,7 @@ export function BannerView({ banner, refusal, onAct, onClose }: IViewProps): JSX
           ))}
         </div>
       )}
-      {closable && (
-        <button
-          type="button"
-          className="jp-GPUShare-iconButton"
-          aria-label={trans.__('Dismiss')}
-          title={trans.__('Dismiss')}
-          onClick={onClose}
-        >
-          <Icon name="close" />
-        </button>
-      )}
+      {closable && <IconButton icon="close" label={trans.__('Dismiss')} onClick={onClose} />}
       {progress !== undefined && progress !== null && (
         <span className="jp-GPUShare-progress" aria-hidden="true">
           <span style={vars({ now: progress })} />

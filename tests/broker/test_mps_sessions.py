@@ -50,27 +50,16 @@ async def test_a_share_under_mps_never_grows_beyond_what_the_ceiling_lets_it_use
     assert (await world.seen("a"))["devices"][0]["share"] <= 0.4 + 1e-6
 
 
-async def test_nothing_is_parked_under_mps_however_long_it_idles(world):
+@pytest.mark.parametrize("fallen_back", [False, True])
+async def test_no_client_of_mps_is_parked_however_long_it_idles_nor_when_its_device_has_fallen_back(world, fallen_back):
     world = await world(devices=1)
     world.node.facts[ZERO] = under_mps()
     await world.settle()
     await world.kernel("a", demand={"gpus": 0.6})
     await world.cell("a", memory=70 * 2**30)
     await world.cell_ends("a")
-    await world.kernel("b", demand={"gpus": 0.6, "memory": 60 * 2**30})
-    await world.call("POST", "sessions/b/admit", Caller(user="alice", role="kernel", session="b"), {"wait_s": 0})
-    await world.wait(600, step=10)
-    assert not any(isinstance(command, Park) for command in world.node.commands)
-
-
-async def test_a_client_of_mps_is_not_parked_when_its_device_has_fallen_back_either(world):
-    world = await world(devices=1)
-    world.node.facts[ZERO] = under_mps()
-    await world.settle()
-    await world.kernel("a", demand={"gpus": 0.6})
-    await world.cell("a", memory=70 * 2**30)
-    await world.cell_ends("a")
-    world.node.facts.clear()
+    if fallen_back:
+        world.node.facts.clear()
     await world.kernel("b", demand={"gpus": 0.6, "memory": 60 * 2**30})
     await world.call("POST", "sessions/b/admit", Caller(user="alice", role="kernel", session="b"), {"wait_s": 0})
     await world.wait(600, step=10)

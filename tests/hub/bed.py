@@ -11,11 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from urllib.parse import quote
 import psutil
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
+
+from jupyter_gpushare.demo.servers import wait_for
 
 TESTER = "tester-0123456789abcdef"  # the token of a service that may do everything at this hub
 CULLER = "culler-0123456789abcdef"
@@ -80,18 +81,6 @@ c.GPUShare.simulated_inventory = "1x2xA100"
 {more}
 configure(c, url="http://127.0.0.1:{service}", ledger_url="sqlite:///" + {folder!r} + "/ledger.sqlite")
 """
-
-
-def until(what: str, probe: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    """What `probe` answers as soon as that is true."""
-    deadline = time.monotonic() + timeout_s
-    answer = None
-    while time.monotonic() < deadline:
-        answer = probe()
-        if answer:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError(f"not within {timeout_s:g} s: {what}; last: {answer!r}")
 
 
 def free_ports(count: int) -> list[int]:
@@ -174,7 +163,7 @@ class Bed:
                 stderr=output,
                 start_new_session=True,
             )
-        until("the hub and its GPU service answer", self.answers, 90)
+        wait_for("the hub and its GPU service answer", self.answers, 90)
 
     def answers(self) -> bool:
         assert self.process is not None
@@ -249,7 +238,7 @@ class User:
     def start(self, name: str = "") -> None:
         """Starts one of this user's servers, and waits until it answers."""
         self.ask_to_start(name)
-        until(f"the server of {self.name} answers", lambda: self.ready(name), 60)
+        wait_for(f"the server of {self.name} answers", lambda: self.ready(name), 60)
 
     def ask_to_start(self, name: str = "") -> None:
         path = f"users/{quote(self.name, safe='@')}/server" + (f"s/{quote(name, safe='@')}" if name else "")

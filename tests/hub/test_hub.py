@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jupyter_gpushare.broker.api import ROUTES
+from jupyter_gpushare.demo.servers import wait_for
 from tests.hub import bed as beds
-from tests.hub.bed import Refused, ask, until
+from tests.hub.bed import Refused, ask
 
 pytestmark = [
     pytest.mark.xdist_group("hub"),
@@ -63,7 +64,7 @@ def kernels(alice, bob):
     found = {}
     for person in (alice, bob):
         kernel = person.kernel()
-        until(f"{person.name}'s session is shown", lambda person=person, kernel=kernel: person.session(kernel))
+        wait_for(f"{person.name}'s session is shown", lambda person=person, kernel=kernel: person.session(kernel))
         person.run(kernel, "kept = 42")
         found[person.name] = kernel
     return found
@@ -75,7 +76,7 @@ def bound(person, kernel):
 
 
 def test_a_users_server_finds_the_service_by_itself_and_its_kernel_gets_a_device(bed, alice, kernels):
-    session = until("it has a device", lambda: bound(alice, kernels["alice"]))
+    session = wait_for("it has a device", lambda: bound(alice, kernels["alice"]))
 
     assert (session["user"], session["mine"]) == ("alice", True)
     mask = alice.run(kernels["alice"], "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])").strip()
@@ -201,7 +202,7 @@ def test_a_browser_changes_nothing_without_the_services_own_xsrf_token(bed, alic
 
 
 def test_groups_and_their_weights_are_the_hubs(bed):
-    until("the service read the groups", lambda: "Shares by groups of the hub: text 1, vision 3" in bed.log)
+    wait_for("the service read the groups", lambda: "Shares by groups of the hub: text 1, vision 3" in bed.log)
 
 
 def test_a_foreign_process_is_not_taken_for_ones_own(bed, alice, bob, boss, kernels):
@@ -219,21 +220,21 @@ def test_a_foreign_process_is_not_taken_for_ones_own(bed, alice, bob, boss, kern
     bob.gpu("POST", "sessions/forged/ended", {"why": "cleanup"}, who)
 
     assert alice.run(kernels["alice"], "print(kept)").strip() == "42"
-    until("it is still Alice's", lambda: bound(alice, kernels["alice"]))
+    wait_for("it is still Alice's", lambda: bound(alice, kernels["alice"]))
 
 
 def test_a_service_that_was_killed_comes_back_and_kernels_did_not_notice(bed, alice, bob, kernels):
     devices = {
-        person.name: until("bound", lambda p=person: bound(p, kernels[p.name]))["devices"][0]["uuid"]
+        person.name: wait_for("bound", lambda p=person: bound(p, kernels[p.name]))["devices"][0]["uuid"]
         for person in (alice, bob)
     }
     killed = bed.service_pid()
     os.kill(killed, signal.SIGKILL)
 
     assert alice.run(kernels["alice"], "print(kept)").strip() == "42"
-    until("the hub started it anew", lambda: bed.service_pid() not in (0, killed), 60)
+    wait_for("the hub started it anew", lambda: bed.service_pid() not in (0, killed), 60)
     for person in (alice, bob):
-        session = until("its session is back", lambda p=person: back(p, kernels[p.name]), 60)
+        session = wait_for("its session is back", lambda p=person: back(p, kernels[p.name]), 60)
         assert [device["uuid"] for device in session["devices"]] == [devices[person.name]]
 
 
@@ -246,14 +247,14 @@ def back(person, kernel):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_hub_that_restarts_leaves_kernels_and_their_devices_alone(bed, alice, bob, kernels, number):
-    device = until("bound", lambda: bound(alice, kernels["alice"]))["devices"][0]["uuid"]
+    device = wait_for("bound", lambda: bound(alice, kernels["alice"]))["devices"][0]["uuid"]
     bed.stop(number)
     bed.start()
 
     for person in (alice, bob):
-        session = until("its session is back", lambda p=person: back(p, kernels[p.name]), 60)
+        session = wait_for("its session is back", lambda p=person: back(p, kernels[p.name]), 60)
         assert person.name != "alice" or session["devices"][0]["uuid"] == device
-        until("the server is reached again", person.ready, 60)
+        wait_for("the server is reached again", person.ready, 60)
         assert person.run(kernels[person.name], "print(kept)").strip() == "42"
 
 
@@ -262,7 +263,7 @@ def test_named_servers_and_names_that_need_escaping_are_one_users(bed):
     person.start("gpu-1")
     kernel = person.kernel("gpu-1")
 
-    session = until("its session is shown", lambda: person.session(kernel))
+    session = wait_for("its session is shown", lambda: person.session(kernel))
     assert session["user"] == "zoë@lab"
 
 
@@ -271,10 +272,10 @@ def test_a_server_whose_session_works_is_never_culled_and_an_idle_one_is(bed, al
     work = "from jupyter_gpushare.simulated import work; work(seconds=15, utilization=0.9, memory='1GiB')"
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(alice.run, kernels["alice"], work)
-        until("she computes", lambda: (alice.session(kernels["alice"]) or {}).get("state") == "active")
+        wait_for("she computes", lambda: (alice.session(kernels["alice"]) or {}).get("state") == "active")
         with bed.culling(timeout_s=1):
-            until("bob's server is culled", lambda: not bob.running(), 30)
+            wait_for("bob's server is culled", lambda: not bob.running(), 30)
             assert not working.done()
             assert alice.running()
             working.result(60)
-            until("alice's is culled once her cell has ended", lambda: not alice.running(), 60)
+            wait_for("alice's is culled once her cell has ended", lambda: not alice.running(), 60)

@@ -10,8 +10,8 @@ import pytest
 from jupyter_gpushare.bus.local import LocalBus
 from jupyter_gpushare.model import Attach, Device, Held, Process
 from jupyter_gpushare.node.agent import Agent
-from jupyter_gpushare.node.proc import Seen
 from jupyter_gpushare.node.usage import Use, by_session
+from tests.node.table import Table
 
 HERE = Held(session="a", devices=("GPU-0",))
 NAMED = {"a": {"GPU-0"}, "b": {"GPU-0"}, "c": {"GPU-1"}}
@@ -83,36 +83,11 @@ def test_each_kernels_numbers_are_those_of_its_own_tree():
     assert found["b"]["GPU-0"].utilization == pytest.approx(0.3)
 
 
-class Table:
-    """One process, the kernel's."""
-
-    def read(self, pid):
-        return Seen(100, 1, 100.0) if pid == 100 else None
-
-    def children(self):
-        return {}
-
-    def uid(self, pid):
-        return 1000
-
-    def session(self, pid):
-        return None
-
-    def inside(self, pid):
-        return []
-
-    def cgroup(self, pid):
-        return None
-
-    def namespace(self, pid):
-        return None
-
-
 async def told(backend: Backend, ready) -> list:
     """The reports of an agent with one session, until one of them is as it should be."""
     reports, bus = [], LocalBus()
     bus.on_report(reports.append)
-    agent = Agent("alpha", backend, bus, table=Table(), interval_s=0.01, heartbeat_s=0.05, full_s=0.05)
+    agent = Agent("alpha", backend, bus, table=Table(100), interval_s=0.01, heartbeat_s=0.05, full_s=0.05)
     await agent.start()
     try:
         await bus.command("alpha", Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)), 5)

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from jupyter_gpushare.demo.servers import serving
+from tests.serving import ALONE
 
 pytestmark = pytest.mark.alone
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SETTINGS = {
-    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "ServerApp": ALONE,
     "GPUShare": {"simulated_inventory": "1x1xA100", "start_wait_s": 60},
 }
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]

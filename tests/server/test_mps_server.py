@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from jupyter_gpushare.demo.servers import serving
+from tests.serving import on_stand_ins, until
 from tests.standin import mps, nvml
 
 pytestmark = pytest.mark.alone
-
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 
 
 @pytest.fixture
@@ -32,27 +30,9 @@ def server(tmp_path, pipes):
     nvml.write_scenario(tmp_path / "scenario", nvml.scenario(nvml.gpu(0)))
     environment = nvml.environment(library, tmp_path / "scenario")
     environment["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    settings = {
-        "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
-        "GPUShare": {
-            "devices": "auto",
-            "simulated_user": "",
-            "sample_interval_s": 0.2,
-            "lock_dir": str(tmp_path / "locks"),
-            "sharing_of": {"A100": "mps"},
-            "mps_folder": str(pipes),
-        },
-    }
+    settings = on_stand_ins(tmp_path, sharing_of={"A100": "mps"}, mps_folder=str(pipes))
     with serving("alice", tmp_path, lab=False, settings=settings, environment=environment) as started:
         yield started
-
-
-def until(what, timeout_s: float = 60.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
-    return found
 
 
 def device(server):
@@ -69,7 +49,7 @@ def kernel(server) -> tuple[str, dict[str, str]]:
 
 
 def test_kernels_are_clients_while_the_server_is_there_and_start_without_it_when_it_is_gone(server):
-    until(lambda: device(server).get("sharing") == "mps")
+    until(lambda: device(server).get("sharing") == "mps", 60)
     shown = device(server)
     assert (shown["enforced"], shown["can_park"]) == ("ceiling", False)
     session, found = kernel(server)
@@ -77,7 +57,7 @@ def test_kernels_are_clients_while_the_server_is_there_and_start_without_it_when
     assert mps.connect(found, pid=77, uid=os.getuid()) == mps.Client("mps", 20.0, None)
 
     mps.kill(pipe)
-    until(lambda: device(server)["sharing"] == "timeslice")
+    until(lambda: device(server)["sharing"] == "timeslice", 60)
     assert "kernels start without MPS" in device(server)["reason"]
     assert "Restart the kernel" in server.gpu("GET", f"sessions/{session}")["message"]
     _, other = kernel(server)

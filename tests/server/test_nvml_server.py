@@ -12,11 +12,11 @@ import time
 import pytest
 
 from jupyter_gpushare.demo.servers import serving
+from tests.serving import on_stand_ins, until
 from tests.standin import nvml as standin
 
 pytestmark = pytest.mark.alone
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 GIB, MIB = 2**30, 2**20
 
 NVITOP = """
@@ -66,27 +66,10 @@ def machine(library, tmp_path):
             return json.loads(done.stdout)
 
         def serving(self):
-            settings = {
-                "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
-                "GPUShare": {
-                    "devices": "auto",
-                    "simulated_user": "",
-                    "server_name": "alpha",
-                    "sample_interval_s": 0.2,
-                    "lock_dir": str(tmp_path / "locks"),
-                },
-            }
+            settings = on_stand_ins(tmp_path, server_name="alpha")
             return serving("alice", tmp_path, lab=False, settings=settings, environment=self.environment)
 
     return Machine()
-
-
-def until(what, timeout_s: float = 20.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
-    return found
 
 
 def devices(server, count: int):
@@ -95,7 +78,7 @@ def devices(server, count: int):
         shown = servers[0]["devices"] if servers else []
         return shown if len(shown) == count else None
 
-    return until(found)
+    return until(found, 20)
 
 
 def kernel(server) -> str:
@@ -148,7 +131,7 @@ def test_a_healthy_device_is_lent(machine):
 def test_a_driver_that_was_updated_is_said_kernels_start_and_it_recovers_by_itself(machine):
     machine.say(fault={"*": standin.LIB_RM_VERSION_MISMATCH})
     with machine.serving() as server:
-        (finding,) = until(lambda: server.gpu("GET", "status")["degraded"])
+        (finding,) = until(lambda: server.gpu("GET", "status")["degraded"], 20)
         assert finding["code"] == "nvml"
         assert "driver was updated" in finding["message"]
         session = kernel(server)
@@ -157,7 +140,7 @@ def test_a_driver_that_was_updated_is_said_kernels_start_and_it_recovers_by_itse
         machine.say(CALM)
         (device,) = devices(server, 1)
         assert device["state"] == "healthy"
-        until(lambda: not server.gpu("GET", "status")["degraded"])
+        until(lambda: not server.gpu("GET", "status")["degraded"], 20)
         assert ended_in_s(server) <= 5
 
 
@@ -166,7 +149,7 @@ def test_a_lost_device_is_shown_as_lost_and_the_other_is_lent(machine):
     with machine.serving() as server:
         devices(server, 2)
         machine.say(standin.gpu(0, fault={"*": standin.GPU_IS_LOST}), standin.gpu(1))
-        until(lambda: [d["state"] for d in devices(server, 2)] == ["lost", "healthy"])
+        until(lambda: [d["state"] for d in devices(server, 2)] == ["lost", "healthy"], 20)
         session = kernel(server)
         (placed,) = server.gpu("GET", f"sessions/{session}")["devices"]
         assert placed["uuid"] == standin.gpu(1)["uuid"]

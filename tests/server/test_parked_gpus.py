@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from jupyter_gpushare.demo.notebook import Notebook
 from jupyter_gpushare.demo.servers import serving
+from tests.serving import on_stand_ins, until
 from tests.standin import cuda
 from tests.standin import nvml as standin
 
 pytestmark = pytest.mark.alone
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SIZE = 2**30  # on a small device: the host that runs the tests must have room for it
 SECRET = "secret = 'it is still here'"
-
-
-def until(what, timeout_s: float = 30.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.fixture
@@ -42,17 +32,7 @@ def test_an_idle_session_is_parked_when_another_waits_and_comes_back_at_its_next
         standin.write_scenario(scenario, standin.scenario(device))
 
     say()
-    settings = {
-        "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
-        "GPUShare": {
-            "devices": "auto",
-            "simulated_user": "",
-            "server_name": "alpha",
-            "sample_interval_s": 0.2,
-            "lock_dir": str(tmp_path / "locks"),
-        },
-        "Policy": {"idle_after_s": 1.0, "warn_before_s": 1.0},
-    }
+    settings = on_stand_ins(tmp_path, server_name="alpha") | {"Policy": {"idle_after_s": 1.0, "warn_before_s": 1.0}}
     environment = standin.environment(library, scenario)
     with serving("alice", tmp_path, lab=False, settings=settings, environment=environment) as server:
 

@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from jupyter_gpushare.demo.servers import serving
+from tests.serving import ALONE, until
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SETTINGS = {
-    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "ServerApp": ALONE,
     "GPUShare": {"simulated_inventory": "1x1xA100", "lease_ttl_s": 2},
 }
 SCRIPT = """
@@ -48,14 +47,6 @@ def script(folder: Path, *cells: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def until(what, timeout_s: float = 30.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
-    return found
 
 
 def living(server):

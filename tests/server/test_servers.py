@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,12 @@ import psutil
 import pytest
 
 from jupyter_gpushare.demo.servers import DemoFailed, serving
+from tests.serving import ALONE, until
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SETTINGS = {
-    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "ServerApp": ALONE,
     "GPUShare": {"simulated_inventory": "1x2xA100", "lease_ttl_s": 2, "start_wait_s": 60},
 }
-
-
-def wait_for(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = what()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {timeout_s} s; last: {found!r}"
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -66,9 +55,9 @@ def test_two_servers_share_one_broker_and_the_later_takes_over_when_the_first_is
         first.process.send_signal(signal.SIGKILL)
         first.process.wait()
 
-        session = wait_for(lambda: known(second, other))
+        session = until(lambda: known(second, other), 20)
         assert session["state"] == "bound"
-        wait_for(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2)
+        until(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2, 20)
 
 
 def known(server: Any, session: str) -> Any:
@@ -93,13 +82,13 @@ def test_what_survives_a_killed_server_keeps_its_device_until_it_is_stopped(tmp_
         first.process.wait()
     try:
         with server(tmp_path, "alice") as second:
-            wait_for(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2)
+            until(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2, 20)
             assert second.gpu("GET", "status")["summary"]["free"] == 1
             own = start(second, "wrapper")
             assert second.gpu("GET", f"sessions/{own}")["devices"][0]["uuid"] != device
 
-            wait_for(lambda: stopped(second, session, left))
-            wait_for(lambda: second.gpu("GET", "status")["summary"]["free"] == 1)
+            until(lambda: stopped(second, session, left), 20)
+            until(lambda: second.gpu("GET", "status")["summary"]["free"] == 1, 20)
     finally:
         if left.is_running():
             os.kill(left.pid, signal.SIGKILL)
@@ -116,7 +105,7 @@ def test_a_server_that_is_asked_to_stop_while_a_start_waits_ends_within_five_sec
         start(only, "whole")
         waiting = threading.Thread(target=refused, args=(only,))
         waiting.start()
-        wait_for(lambda: only.gpu("GET", "status")["summary"]["waiting"] == 1)
+        until(lambda: only.gpu("GET", "status")["summary"]["waiting"] == 1, 20)
         asked = time.monotonic()
         only.process.send_signal(signal.SIGTERM)
         only.process.wait(10)

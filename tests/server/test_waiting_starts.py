@@ -9,12 +9,12 @@ from concurrent.futures import Future
 import pytest
 
 from jupyter_gpushare.demo.servers import DemoFailed, serving
+from tests.serving import ALONE, until
 
 pytestmark = pytest.mark.alone
 
-OTHERS = ("jupyterlab", "notebook", "notebook_shim", "jupyter_lsp", "jupyter_server_terminals", "nbclassic")
 SETTINGS = {
-    "ServerApp": {"jpserver_extensions": dict.fromkeys(OTHERS, False)},
+    "ServerApp": ALONE,
     "GPUShare": {"simulated_inventory": "1x1xA100", "start_wait_s": 60, "default_gpus": 1, "default_exclusive": True},
 }
 
@@ -41,14 +41,6 @@ def begin(server, path: str) -> Future[str]:
 
     threading.Thread(target=run, daemon=True).start()
     return kernel
-
-
-def until(what, timeout_s: float = 30.0):
-    deadline = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {timeout_s} s"
-        time.sleep(0.1)
-    return found
 
 
 def test_three_starts_wait_and_a_fourth_starts_without_a_gpu_and_keeps_its_place(tmp_path):

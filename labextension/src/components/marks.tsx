@@ -150,6 +150,29 @@ export function Icon({ name }: { name: keyof typeof ICONS }): JSX.Element {
   );
 }
 
+/** A button that shows an icon only, and says what it does. */
+export function IconButton({
+  icon,
+  label,
+  onClick
+}: {
+  icon: keyof typeof ICONS;
+  label: string;
+  onClick: () => void;
+}): JSX.Element {
+  return (
+    <button
+      type="button"
+      className="jp-GPUShare-iconButton"
+      aria-label={label}
+      title={label}
+      onClick={onClick}
+    >
+      <Icon name={icon} />
+    </button>
+  );
+}
+
 /** A notebook's name: the middle gives way, the end stays. */
 export function Name({ label, title }: { label: string; title?: string }): JSX.Element {
   const [head, tail] = nameParts(label);

@@ -7,7 +7,7 @@ import { DegradedCode, ISession } from '../tokens';
 import { IMoment } from '../view';
 import { Card } from './card';
 import { useMoment, useUi } from './context';
-import { Glyph, Icon, Rich } from './marks';
+import { Glyph, Icon, IconButton, Rich } from './marks';
 import { Rows } from './row';
 import { Servers } from './servers';
 
@@ -38,8 +38,6 @@ export function Overview(): JSX.Element {
 function Head(): JSX.Element {
   const { trans, snapshot, openSettings, openUsage } = useUi();
   const simulated = snapshot.status?.simulated ?? false;
-  const settings = trans.__('Settings');
-  const usage = trans.__('Usage and history');
   return (
     <div className="jp-GPUShare-head">
       <h1>{trans.__('GPU share')}</h1>
@@ -52,26 +50,10 @@ function Head(): JSX.Element {
         </span>
       )}
       {openUsage && (
-        <button
-          type="button"
-          className="jp-GPUShare-iconButton"
-          aria-label={usage}
-          title={usage}
-          onClick={openUsage}
-        >
-          <Icon name="chart" />
-        </button>
+        <IconButton icon="chart" label={trans.__('Usage and history')} onClick={openUsage} />
       )}
       {openSettings && (
-        <button
-          type="button"
-          className="jp-GPUShare-iconButton"
-          aria-label={settings}
-          title={settings}
-          onClick={openSettings}
-        >
-          <Icon name="settings" />
-        </button>
+        <IconButton icon="settings" label={trans.__('Settings')} onClick={openSettings} />
       )}
     </div>
   );
