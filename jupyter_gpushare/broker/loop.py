@@ -53,6 +53,7 @@ def turn(broker: Broker) -> None:
         # Nothing is known of any device before the first report: nobody is refused for that.
         if broker.cluster.servers and broker.ready:
             _decide(broker, now)
+            broker.decided_turns += 1
     except Exception:  # a bug must not end the loop: kernels run on, and the next turn tries again (rule 12)
         if broker.failing is None:
             log.exception("No decision could be made; running kernels are untouched, it is tried again")

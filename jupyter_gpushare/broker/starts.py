@@ -147,8 +147,9 @@ async def _wait_for_place(broker: Broker, key: tuple[str, str], session: Session
         answered = _placed(session) or bool(session.refused) or not session.live
         return answered or cluster.tickets.get(key) != session.id
 
-    # One turn of the loop answers whatever need not wait; longer only until the first node has spoken.
-    await broker.turned(lambda: settled() or bool(cluster.servers), FIRST_ANSWER_S)
+    # One turn that decides answers whatever need not wait; there is none until the first node has spoken.
+    decided = broker.decided_turns
+    await broker.turned(lambda: settled() or broker.decided_turns > decided, FIRST_ANSWER_S)
     wait_s = min(wait_s, broker.settings.start_wait_s)
     origin = session.origin
     if settled() or not session.demand.whole or wait_s <= 0 or broker.waits.get(origin, 0) >= WAITS_PER_ORIGIN:

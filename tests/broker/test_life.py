@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
+from jupyter_gpushare.broker.loop import turn
+from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.core.policy import Policy
 from jupyter_gpushare.errors import Conflict, NotAllowed
 from jupyter_gpushare.model import Attach, Detach, Process, Stop
 from jupyter_gpushare.units import GIB
 
-from .conftest import kernel, server
+from .conftest import World, kernel, server
 
 
 async def test_a_kernel_is_bound_at_once_and_leased_by_its_first_cell(world):
@@ -23,6 +25,28 @@ async def test_a_kernel_is_bound_at_once_and_leased_by_its_first_cell(world):
     seen = await w.seen("k1")
     assert seen["state"] == "active"
     assert seen["devices"][0]["share"] >= 0.1
+
+
+@pytest.mark.parametrize("turns_without_a_node", [1, 2, 5])
+async def test_a_start_before_the_first_report_is_answered_by_the_first_decision(clock, turns_without_a_node):
+    """Even where the report comes between a turn that could not decide and the look at its outcome."""
+    w = World(clock, Policy(), Settings(version="0"))
+    await w.broker.start()
+    for task in w.broker._tasks:
+        task.cancel()
+    starting = asyncio.ensure_future(w.open("k1"))
+    for _ in range(turns_without_a_node):
+        await asyncio.sleep(0)
+        turn(w.broker)
+    await w.bus.report(w.node.report())
+    w.broker.pulse()  # as a second start of the same notebook would
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not starting.done()
+    turn(w.broker)
+    binding = await asyncio.wait_for(starting, 1)
+    assert (binding["state"], len(binding["devices"])) == ("bound", 1)
+    await w.broker.stop()
 
 
 async def test_an_idle_holder_is_warned_parked_for_a_waiter_and_comes_back_with_its_memory(world):
