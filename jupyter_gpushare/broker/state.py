@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,19 +33,17 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
     sessions = [session for session in live if now >= session.aside_until]
     servers = tuple(sorted({record.server for record in records}))
     models = tuple(sorted({record.seen.model for record in records}))
+    places = places_of(records, servers, models)
     users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
-    links = topology_of(settings, servers)
-    allowed: dict[object, int] = {}
+    allowed: dict[Bounds, int] = {}
     allowed_rows: list[Bools] = []
     near: dict[tuple[str, ...], int] = {}
 
-    some_mps = any(record.seen.mps is not None for record in records)
-
     def allowed_row(session: Session) -> int:
-        key = placeable_key(cluster, session, some_mps=some_mps)
+        key = placeable_key(cluster, session, some_mps=bool(places.mps))
         if key not in allowed:
             allowed[key] = len(allowed_rows)
-            allowed_rows.append(np.array([placeable(record, key) for record in records], dtype=bool))
+            allowed_rows.append(placeable(places, key))
         return allowed[key]
 
     session_rows = _sessions(
@@ -58,29 +57,38 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> S
         ),
     )
     return State(
-        devices=_devices(cluster, records, servers, models, settings, _kept_aside(live, records, now), now),
+        devices=_devices(cluster, records, places, settings, _kept_aside(live, records, now), now),
         sessions=session_rows,
-        placements=_placements(cluster, sessions, records, policy, now),
+        placements=_placements(sessions, places, policy, now),
         users=_users(cluster, settings, policy, users, now),
         servers=servers,
         models=models,
         allowed=np.array(allowed_rows, dtype=bool).reshape(len(allowed_rows), len(records)),
-        transfer_s=np.array(
-            [transfer_s(cluster, settings, links, places, servers) for places in near], dtype=float
-        ).reshape(len(near), len(servers)),
+        transfer_s=_transfers(cluster, settings, tuple(near), servers),
         mix=_mix(cluster, sessions, models),
     )
+
+
+def _transfers(
+    cluster: Cluster, settings: Settings, near: tuple[tuple[str, ...], ...], servers: tuple[str, ...]
+) -> Floats:
+    """(N, V) seconds until what is asked for nearby is on each server."""
+    if not near:
+        return np.zeros((0, len(servers)))
+    links = topology_of(settings, servers)
+    return np.array([transfer_s(cluster, settings, links, wanted, servers) for wanted in near], dtype=float)
 
 
 def _users(cluster: Cluster, settings: Settings, policy: Policy, users: tuple[str, ...], now: float) -> Users:
     of_user = [settings.groups.get(user, "") for user in users]
     groups = sorted(set(of_user))
+    group_row = {group: row for row, group in enumerate(groups)}
     return Users(
         name=users,
         weight=_floats(settings.weights.get(user, 1.0) for user in users),
         usage=_floats(usage_of(cluster, user, policy, now) for user in users),
         cap=np.full(len(users), float(settings.max_devices_per_user or math.inf)),
-        group=_ints(groups.index(group) for group in of_user),
+        group=_ints(group_row[group] for group in of_user),
         group_weight=_floats(settings.group_weights.get(group, 1.0) for group in groups),
     )
 
@@ -160,29 +168,71 @@ def placeable_key(cluster: Cluster, session: Session, *, some_mps: bool = True) 
     )
 
 
-def placeable(record: DeviceRecord, bounds: Bounds) -> bool:
-    seen, uuid = record.seen, record.seen.uuid
-    return (
-        (bounds.pool is None or uuid in bounds.pool)
-        and (bounds.server is None or record.server == bounds.server)
-        and (bounds.model is None or bounds.model.lower() in seen.model.lower())
-        and (bounds.wanted_server is None or record.server == bounds.wanted_server)
-        and (bounds.mask is None or uuid in bounds.mask)
-        and not (bounds.several and seen.sharing in ("mps", "mig"))  # one process can use one of those only
-        and (seen.mps is None or _served(uuid, seen.mps, bounds))
+@dataclass(slots=True, eq=False)
+class Places:
+    """The devices, as `placeable` looks at them.
+
+    Attributes
+    ----------
+    row, server_row : by uuid and by server's name
+    server, model : (D,) rows
+    alone : (D,) one process can use only one such device
+    mps : the rows under MPS, with what its clients need to know
+    """
+
+    row: dict[str, int]
+    server_row: dict[str, int]
+    server: Ints
+    model: Ints
+    models: tuple[str, ...]
+    alone: Bools
+    mps: tuple[tuple[int, Mps], ...]
+
+    def among(self, uuids: tuple[str, ...]) -> Bools:
+        """(D,) the devices of these names."""
+        rows = np.zeros(len(self.row), dtype=bool)
+        rows[[self.row[uuid] for uuid in uuids if uuid in self.row]] = True
+        return rows
+
+
+def places_of(records: list[DeviceRecord], servers: tuple[str, ...], models: tuple[str, ...]) -> Places:
+    server_row = {server: row for row, server in enumerate(servers)}
+    model_row = {model: row for row, model in enumerate(models)}
+    return Places(
+        row={record.seen.uuid: row for row, record in enumerate(records)},
+        server_row=server_row,
+        server=_ints(server_row[record.server] for record in records),
+        model=_ints(model_row[record.seen.model] for record in records),
+        models=models,
+        alone=_bools(record.seen.sharing in ("mps", "mig") for record in records),
+        mps=tuple((row, record.seen.mps) for row, record in enumerate(records) if record.seen.mps is not None),
     )
 
 
-def _served(uuid: str, mps: Mps, bounds: Bounds) -> bool:
-    """May it be there although, or because, the device is under MPS?"""
-    return mps.owner in (None, bounds.user) and (bounds.without_mps is None or uuid in bounds.without_mps)
+def placeable(places: Places, bounds: Bounds) -> Bools:
+    """(D,) where a session of these bounds may go."""
+    may = ~places.alone if bounds.several else np.ones(len(places.row), dtype=bool)
+    for server in (bounds.server, bounds.wanted_server):
+        if server is not None:
+            may &= places.server == places.server_row.get(server, -1)
+    for uuids in (bounds.pool, bounds.mask):
+        if uuids is not None:
+            may &= places.among(uuids)
+    if bounds.model is not None:
+        may &= _bools(bounds.model.lower() in model.lower() for model in places.models)[places.model]
+    for row, mps in places.mps:
+        may[row] &= mps.owner in (None, bounds.user)
+    if bounds.without_mps is not None:
+        without = places.among(bounds.without_mps)
+        for row, _ in places.mps:
+            may[row] &= without[row]
+    return may
 
 
 def _devices(
     cluster: Cluster,
     records: list[DeviceRecord],
-    servers: tuple[str, ...],
-    models: tuple[str, ...],
+    places: Places,
     settings: Settings,
     promised: Floats,
     now: float,
@@ -190,9 +240,9 @@ def _devices(
     seen = [record.seen for record in records]
     is_fresh = [fresh(record, settings, now) for record in records]
     return Devices(
-        uuid=tuple(device.uuid for device in seen),
-        server=_ints(servers.index(record.server) for record in records),
-        model=_ints(models.index(device.model) for device in seen),
+        uuid=tuple(places.row),
+        server=places.server,
+        model=places.model,
         offered=_bools(
             device.state == "healthy" and device.in_pool and not record.drained and ok
             for record, device, ok in zip(records, seen, is_fresh, strict=True)
@@ -312,15 +362,12 @@ def protected_until(session: Session) -> float:
     return session.lease_since + _or(session.demand.duration_s, LONG_PROTECTION_S)
 
 
-def _placements(
-    cluster: Cluster, sessions: list[Session], records: list[DeviceRecord], policy: Policy, now: float
-) -> Placements:
-    device_row = {record.seen.uuid: index for index, record in enumerate(records)}
+def _placements(sessions: list[Session], places: Places, policy: Policy, now: float) -> Placements:
     rows = [
-        (index, device_row[placement.device], placement)
+        (index, places.row[placement.device], placement)
         for index, session in enumerate(sessions)
         for placement in session.placements.values()
-        if placement.device in device_row
+        if placement.device in places.row
     ]
     placed = [placement for _, _, placement in rows]
     return Placements(
