@@ -50,6 +50,7 @@ class Broker:
         self.bus, self.ledger, self.policy, self.clock, self.settings = bus, ledger, policy, clock, settings
         self.metrics, self.doctor, self.on_decision = metrics, doctor, on_decision
         self.cluster = Cluster()
+        self.columns = state.Columns()
         self.applier = Applier(self)
         self.streams = Streams(self)
         self.wake = asyncio.Event()
@@ -220,7 +221,7 @@ class Broker:
         chosen = session.place
         if chosen is not None and chosen.terms and set(chosen.devices) == set(session.devices):
             return Why(terms=chosen.terms, alternatives=chosen.alternatives, decided=decided)
-        matrix = state.build(self.cluster, self.settings, self.policy, now)
+        matrix = state.build(self.cluster, self.settings, self.policy, now, self.columns)
         policy = in_force(self.policy, matrix, now)
         _, terms, alternatives = placement(matrix, row_of(matrix.sessions.id, session.id), policy)
         return Why(terms=terms, alternatives=alternatives, decided=decided)

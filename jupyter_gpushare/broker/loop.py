@@ -69,11 +69,11 @@ def _decide(broker: Broker, now: float) -> None:
     for turn_round in range(ROUNDS):
         began = time.perf_counter()
         try:
-            matrix, decisions = _look(broker, broker.cluster, now)
+            matrix, decisions = _look(broker, broker.cluster, now, broker.columns)
         except Exception:
             if not _put_aside(broker, now):
                 raise
-            matrix, decisions = _look(broker, broker.cluster, now)
+            matrix, decisions = _look(broker, broker.cluster, now, broker.columns)
         if turn_round == 0:
             upkeep.charge(broker, matrix, now)
         if broker.metrics is not None:
@@ -86,8 +86,10 @@ def _decide(broker: Broker, now: float) -> None:
         broker.apply(decisions)
 
 
-def _look(broker: Broker, cluster: Cluster, now: float) -> tuple[State, list[Decision]]:
-    matrix = state.build(cluster, broker.settings, broker.policy, now)
+def _look(
+    broker: Broker, cluster: Cluster, now: float, columns: state.Columns | None = None
+) -> tuple[State, list[Decision]]:
+    matrix = state.build(cluster, broker.settings, broker.policy, now, columns)
     return matrix, decide(matrix, now, broker.policy)
 
 

@@ -1,71 +1,59 @@
-"""Records -> the state matrix that the core decides on. Rebuilt whole each time: one pass over each record."""
+"""Records -> the state matrix that the core decides on."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from ..core.fairness import decay
 from ..core.mix import Mix, Shape, renewed
 from ..core.policy import Policy
-from ..core.state import SETTLED_WINDOWS, Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
-from ..model import HORIZONS, STATES, Demand, Mps
-from ..units import GIB
+from ..core.state import Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
+from ..model import Demand
 from . import room
+from .columns import OF_PLACEMENT, OF_SESSION, DeviceColumns, Known, SessionColumns
+from .places import Places
 from .port import Settings
 from .records import GAPS, Cluster, DeviceRecord, Session
 from .transfer import topology_of, transfer_s
 
-LONG_PROTECTION_S = 4 * 3600.0  # a long session that names no duration is left alone this long
-UNACCOUNTED_MIN = GIB // 2  # drivers keep some memory for themselves; more than that is somebody's
-RUNGS = ("trim", "unbind", "park", "stop")
+
+@dataclass(slots=True)
+class Columns:
+    """What is kept from one state to the next. It only saves time: nothing depends on it."""
+
+    devices: DeviceColumns = field(default_factory=DeviceColumns)
+    sessions: SessionColumns = field(default_factory=SessionColumns)
 
 
-def build(cluster: Cluster, settings: Settings, policy: Policy, now: float) -> State:
+def build(cluster: Cluster, settings: Settings, policy: Policy, now: float, columns: Columns | None = None) -> State:
     """The cluster as of `now`. Ended sessions are not in it: what they left shows as their devices' leftovers."""
+    columns = columns or Columns()
     records = list(cluster.devices.values())
     live = [session for session in cluster.sessions.values() if session.live]
     sessions = [session for session in live if now >= session.aside_until]
-    servers = tuple(sorted({record.server for record in records}))
-    models = tuple(sorted({record.seen.model for record in records}))
-    places = places_of(records, servers, models)
     users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
-    allowed: dict[Bounds, int] = {}
-    allowed_rows: list[Bools] = []
-    near: dict[tuple[str, ...], int] = {}
-
-    def allowed_row(session: Session) -> int:
-        key = placeable_key(cluster, session, some_mps=bool(places.mps))
-        if key not in allowed:
-            allowed[key] = len(allowed_rows)
-            allowed_rows.append(placeable(places, key))
-        return allowed[key]
-
-    session_rows = _sessions(
-        cluster,
-        sessions,
-        users,
-        now,
-        allowed=_ints(allowed_row(session) for session in sessions),
-        near=_ints(
-            near.setdefault(session.demand.near, len(near)) if session.demand.near else -1 for session in sessions
-        ),
-    )
+    columns.devices.update(cluster)
+    known = columns.sessions.update(cluster, sessions, columns.devices, policy, now)
+    places = columns.devices.places
+    rows, allowed = np.unique(_ints(one.allowed for one in known), return_inverse=True)
+    near = {places: row for row, places in enumerate(dict.fromkeys(s.demand.near for s in sessions if s.demand.near))}
+    may = [columns.sessions.allowed[row] for row in rows.tolist()]
     return State(
-        devices=_devices(cluster, records, places, settings, _kept_aside(live, records, now), now),
-        sessions=session_rows,
-        placements=_placements(sessions, places, policy, now),
+        devices=_devices(cluster, columns.devices, settings, _kept_aside(live, records, now), now),
+        sessions=_sessions(cluster, sessions, columns.sessions, known, users, allowed, near, places),
+        placements=_placements(known),
         users=_users(cluster, settings, policy, users, now),
-        servers=servers,
-        models=models,
-        allowed=np.array(allowed_rows, dtype=bool).reshape(len(allowed_rows), len(records)),
-        transfer_s=_transfers(cluster, settings, tuple(near), servers),
-        mix=_mix(cluster, sessions, models),
+        servers=places.servers,
+        models=places.models,
+        allowed=np.array(may, dtype=bool).reshape(len(may), len(records)),
+        transfer_s=_transfers(cluster, settings, tuple(near), places.servers),
+        mix=_mix(cluster, sessions, places.models),
     )
 
 
@@ -119,157 +107,35 @@ def usage_of(cluster: Cluster, user: str, policy: Policy, now: float) -> float:
     return 0.0 if usage is None else float(decay(usage.seconds, max(0.0, now - usage.updated), policy.half_life_s))
 
 
-def fresh(record: DeviceRecord, settings: Settings, now: float) -> bool:
-    return record.age_s(now) <= settings.stale_after_s and record.seen.state != "unknown"
-
-
-def blocked(record: DeviceRecord) -> bool:
-    """Holds what no session of ours accounts for (rule 4)."""
-    unaccounted = record.seen.memory_unaccounted or 0
-    return unaccounted > UNACCOUNTED_MIN or any(
-        process.why in ("leftover", "foreign") for process in record.seen.processes
-    )
-
-
-class Bounds(NamedTuple):
-    """What limits where a session may go. None: nothing does."""
-
-    pool: tuple[str, ...] | None
-    server: str | None
-    model: str | None  # asked for
-    wanted_server: str | None
-    mask: tuple[str, ...] | None
-    several: bool  # needs more than one device
-    user: str | None  # under MPS: whom the server must serve
-    without_mps: tuple[str, ...] | None  # under MPS: runs, no client of any server, with this mask
-
-
-def placeable_key(cluster: Cluster, session: Session, *, some_mps: bool = True) -> Bounds:
-    """What limits where a session may go. `some_mps`: a device has an MPS server.
-
-    A running kernel's mask is fixed unless it cooperates and has no context; what lies in its memory can be moved to
-    any device of the same server. A kernel that runs with an empty mask may reserve anything: it needs a restart.
-    A client of MPS stays with its server, and who runs without it becomes none before a restart.
-    """
-    constraints = session.demand.constraints
-    moves = session.context or session.parked
-    client = session.mps_pipe is not None
-    runs = session.pid is not None and bool(session.mask)
-    fixed = runs and (client or not (moves or session.cooperative))
-    return Bounds(
-        pool=session.pool,
-        server=cluster.server_of(session) if moves else session.server,
-        model=constraints.model,
-        wanted_server=constraints.server,
-        mask=session.mask if fixed else None,
-        several=session.demand.devices > 1,
-        user=session.user if some_mps else None,
-        without_mps=session.mask if some_mps and runs and not client else None,
-    )
-
-
-@dataclass(slots=True, eq=False)
-class Places:
-    """The devices, as `placeable` looks at them.
-
-    Attributes
-    ----------
-    row, server_row : by uuid and by server's name
-    server, model : (D,) rows
-    alone : (D,) one process can use only one such device
-    mps : the rows under MPS, with what its clients need to know
-    """
-
-    row: dict[str, int]
-    server_row: dict[str, int]
-    server: Ints
-    model: Ints
-    models: tuple[str, ...]
-    alone: Bools
-    mps: tuple[tuple[int, Mps], ...]
-
-    def among(self, uuids: tuple[str, ...]) -> Bools:
-        """(D,) the devices of these names."""
-        rows = np.zeros(len(self.row), dtype=bool)
-        rows[[self.row[uuid] for uuid in uuids if uuid in self.row]] = True
-        return rows
-
-
-def places_of(records: list[DeviceRecord], servers: tuple[str, ...], models: tuple[str, ...]) -> Places:
-    server_row = {server: row for row, server in enumerate(servers)}
-    model_row = {model: row for row, model in enumerate(models)}
-    return Places(
-        row={record.seen.uuid: row for row, record in enumerate(records)},
-        server_row=server_row,
-        server=_ints(server_row[record.server] for record in records),
-        model=_ints(model_row[record.seen.model] for record in records),
-        models=models,
-        alone=_bools(record.seen.sharing in ("mps", "mig") for record in records),
-        mps=tuple((row, record.seen.mps) for row, record in enumerate(records) if record.seen.mps is not None),
-    )
-
-
-def placeable(places: Places, bounds: Bounds) -> Bools:
-    """(D,) where a session of these bounds may go."""
-    may = ~places.alone if bounds.several else np.ones(len(places.row), dtype=bool)
-    for server in (bounds.server, bounds.wanted_server):
-        if server is not None:
-            may &= places.server == places.server_row.get(server, -1)
-    for uuids in (bounds.pool, bounds.mask):
-        if uuids is not None:
-            may &= places.among(uuids)
-    if bounds.model is not None:
-        may &= _bools(bounds.model.lower() in model.lower() for model in places.models)[places.model]
-    for row, mps in places.mps:
-        may[row] &= mps.owner in (None, bounds.user)
-    if bounds.without_mps is not None:
-        without = places.among(bounds.without_mps)
-        for row, _ in places.mps:
-            may[row] &= without[row]
-    return may
-
-
-def _devices(
-    cluster: Cluster,
-    records: list[DeviceRecord],
-    places: Places,
-    settings: Settings,
-    promised: Floats,
-    now: float,
-) -> Devices:
-    seen = [record.seen for record in records]
-    is_fresh = [fresh(record, settings, now) for record in records]
+def _devices(cluster: Cluster, known: DeviceColumns, settings: Settings, promised: Floats, now: float) -> Devices:
+    places, floats, bools = known.places, known.floats, known.bools
+    fresh = (now - floats("read_at") <= settings.stale_after_s) & bools("known")
+    link_gb_s = np.array([cluster.servers[server].link_gb_s for server in places.servers], dtype=float)
     return Devices(
         uuid=tuple(places.row),
         server=places.server,
         model=places.model,
-        offered=_bools(
-            device.state == "healthy" and device.in_pool and not record.drained and ok
-            for record, device, ok in zip(records, seen, is_fresh, strict=True)
-        ),
-        fresh=_bools(is_fresh),
-        single=_bools(device.sharing == "exclusive" for device in seen),
-        blocked=_bools(blocked(record) for record in records),
-        can_park=_bools(device.can_park for device in seen),
-        leaving=_bools(
-            record.drained or device.state in ("draining", "failing")
-            for record, device in zip(records, seen, strict=True)
-        ),
-        tflops=_floats(device.tflops for device in seen),
-        bandwidth_gb_s=_floats(device.bandwidth_gb_s for device in seen),
-        clock_fraction=_floats(device.clock_fraction for device in seen),
-        memory_total=_floats(device.memory_total for device in seen),
-        memory_used=_floats(device.memory_used for device in seen),
-        memory_unaccounted=_floats(device.memory_unaccounted for device in seen),
-        utilization=_floats(record.utilization for record in records),
-        utilization_sd=_floats(record.utilization_sd for record in records),
-        memory_utilization=_floats(record.memory_utilization for record in records),
-        temperature_c=_floats(device.temperature_c for device in seen),
-        temperature_limit_c=_floats(device.temperature_limit_c for device in seen),
-        power_w=_floats(device.power_w for device in seen),
-        power_idle_w=_floats(device.power_idle_w for device in seen),
-        power_limit_w=_floats(device.power_limit_w for device in seen),
-        link_gb_s=_floats(cluster.servers[record.server].link_gb_s for record in records),
+        offered=bools("usable") & fresh,
+        fresh=fresh,
+        single=bools("single"),
+        blocked=bools("blocked"),
+        can_park=bools("can_park"),
+        leaving=bools("leaving"),
+        tflops=floats("tflops"),
+        bandwidth_gb_s=floats("bandwidth_gb_s"),
+        clock_fraction=floats("clock_fraction"),
+        memory_total=floats("memory_total"),
+        memory_used=floats("memory_used"),
+        memory_unaccounted=floats("memory_unaccounted"),
+        utilization=floats("utilization"),
+        utilization_sd=floats("utilization_sd"),
+        memory_utilization=floats("memory_utilization"),
+        temperature_c=floats("temperature_c"),
+        temperature_limit_c=floats("temperature_limit_c"),
+        power_w=floats("power_w"),
+        power_idle_w=floats("power_idle_w"),
+        power_limit_w=floats("power_limit_w"),
+        link_gb_s=link_gb_s[places.server],
         promised=promised,
     )
 
@@ -287,106 +153,85 @@ def _kept_aside(live: list[Session], records: list[DeviceRecord], now: float) ->
 
 
 def _sessions(
-    cluster: Cluster, sessions: list[Session], users: tuple[str, ...], now: float, *, allowed: Ints, near: Ints
+    cluster: Cluster,
+    sessions: list[Session],
+    columns: SessionColumns,
+    known: list[Known],
+    users: tuple[str, ...],
+    allowed: Ints,
+    near: dict[tuple[str, ...], int],
+    places: Places,
 ) -> Sessions:
-    row = {user: index for index, user in enumerate(users)}
-    demands = [session.demand for session in sessions]
-    # A resume that was refused is not asked for again before its time.
-    asks = [now >= session.retry_at for session in sessions]
+    order = _ints(one.row for one in known)
+    table = columns.table[order]
+    user_row = {user: row for row, user in enumerate(users)}
+
+    def floats(name: str) -> Floats:
+        return table[:, OF_SESSION[name]].copy()
+
+    def ints(name: str) -> Ints:
+        return table[:, OF_SESSION[name]].astype(np.int64)
+
+    def bools(name: str) -> Bools:
+        return table[:, OF_SESSION[name]] > 0
+
     host_free = room.host_free(cluster)
+    free = np.array([*(host_free.get(server, math.inf) for server in places.servers), math.inf])
+    held = bools("parks") | (floats("on_devices") <= free[ints("server")])
     return Sessions(
         id=tuple(session.id for session in sessions),
-        user=_ints(row[session.user] for session in sessions),
-        state=_ints(STATES.index(cluster.state_of(session, now)) for session in sessions),
-        count=_ints(
-            session.demand.devices if session.placements or (session.wants and not session.refused) else 0
-            for session in sessions
-        ),
-        most=_ints(demand.gpus_max or 0 for demand in demands),
-        guarantee=_floats(demand.guarantee for demand in demands),
-        limit=_floats(session.limit for session in sessions),
-        exclusive=_bools(demand.exclusive for demand in demands),
-        whole=_bools(demand.whole for demand in demands),
-        memory=_floats(
-            demand.memory if demand.memory is not None else session.memory_peak
-            for session, demand in zip(sessions, demands, strict=True)
-        ),
-        allowed=allowed,
-        near=near,
-        compute_p=_floats(compute_p(session) for session in sessions),
-        confidence=_floats(1.0 if session.demand.kind else session.belief.confidence for session in sessions),
-        horizon=_ints(HORIZONS.index(session.demand.horizon or session.belief.horizon) for session in sessions),
-        duration_s=_floats(demand.duration_s for demand in demands),
-        bursting=_bools(session.bursting(now) and ask for session, ask in zip(sessions, asks, strict=True)),
-        gated=_bools(
-            (session.gated or session.wants_back) and ask for session, ask in zip(sessions, asks, strict=True)
-        ),
-        cooperative=_bools(session.cooperative for session in sessions),
-        context=_bools(session.context for session in sessions),
-        waiting_since=_floats(session.waiting_since for session in sessions),
-        idle_since=_floats(session.idle_since(now) for session in sessions),
-        # What a restart brought back is left alone until its server or node confirms it.
-        pinned_until=_floats(
-            math.inf if session.recovering else _or(session.pinned_until, -math.inf) for session in sessions
-        ),
-        protected_until=_floats(protected_until(session) for session in sessions),
-        unparkable=_bools(
-            (session.unparkable_until is not None and now < session.unparkable_until)
-            or session.mps_pipe is not None  # the driver does not checkpoint clients of MPS
-            or not room.host_holds(cluster, session, host_free)
-            for session in sessions
-        ),
-        warned_rung=_ints(-1 if session.warned is None else RUNGS.index(session.warned) for session in sessions),
-        warned_until=_floats(session.warned_until for session in sessions),
-        gaps=padded(session.gaps for session in sessions),
-        parked_bytes=_floats(session.parked_bytes or 0 for session in sessions),
-        cpus=_floats(demand.cpus for demand in demands),
-        host_memory=_floats(demand.host_memory for demand in demands),
-        ran=padded(session.ran for session in sessions),
-        burst_since=_floats(None if session.burst is None else session.burst.since for session in sessions),
+        user=_ints(user_row[session.user] for session in sessions),
+        state=ints("state"),
+        count=ints("count"),
+        most=ints("most"),
+        guarantee=floats("guarantee"),
+        limit=floats("limit"),
+        exclusive=bools("exclusive"),
+        whole=bools("whole"),
+        memory=floats("memory"),
+        allowed=allowed.ravel(),
+        near=_ints(near.get(session.demand.near, -1) for session in sessions) if near else np.full(len(known), -1),
+        compute_p=floats("compute_p"),
+        confidence=floats("confidence"),
+        horizon=ints("horizon"),
+        duration_s=floats("duration_s"),
+        bursting=bools("bursting"),
+        gated=bools("gated"),
+        cooperative=bools("cooperative"),
+        context=bools("context"),
+        waiting_since=floats("waiting_since"),
+        idle_since=floats("idle_since"),
+        pinned_until=floats("pinned_until"),
+        protected_until=floats("protected_until"),
+        unparkable=bools("unparkable") | ~held,
+        warned_rung=ints("warned_rung"),
+        warned_until=floats("warned_until"),
+        gaps=columns.gaps[order],
+        parked_bytes=floats("parked_bytes"),
+        cpus=floats("cpus"),
+        host_memory=floats("host_memory"),
+        ran=columns.ran[order],
+        burst_since=floats("burst_since"),
     )
 
 
-def compute_p(session: Session) -> float:
-    """Probability that it is bound by FLOPS: named by its owner, else learned."""
-    named = {"compute": 1.0, "data": 0.0, "mixed": 0.5}
-    return named.get(session.demand.kind or "", session.belief.compute_p)
-
-
-def protected_until(session: Session) -> float:
-    """A long session's protection ends with its named duration, or LONG_PROTECTION_S after it got its device."""
-    if session.recovering:
-        return math.inf
-    if session.demand.horizon != "long" or session.lease_since is None:
-        return -math.inf
-    return session.lease_since + _or(session.demand.duration_s, LONG_PROTECTION_S)
-
-
-def _placements(sessions: list[Session], places: Places, policy: Policy, now: float) -> Placements:
-    rows = [
-        (index, places.row[placement.device], placement)
-        for index, session in enumerate(sessions)
-        for placement in session.placements.values()
-        if placement.device in places.row
-    ]
-    placed = [placement for _, _, placement in rows]
+def _placements(known: list[Known]) -> Placements:
+    count = [len(one.placed) for one in known]
+    rows = list(chain.from_iterable(one.placed for one in known))
+    table = np.array(rows, dtype=float).reshape(len(rows), len(OF_PLACEMENT))
+    device, lease, borrowed, share, target, share_since, use, memory_used, steady = table.T
     return Placements(
-        session=_ints(session for session, _, _ in rows),
-        device=_ints(device for _, device, _ in rows),
-        lease=_bools(placement.lease for placement in placed),
-        borrowed=_bools(placement.borrowed for placement in placed),
-        share=_floats(placement.share for placement in placed),
-        target=_floats(placement.target for placement in placed),
-        share_since=_floats(placement.share_since for placement in placed),
-        use=_floats(placement.use for placement in placed),
-        memory_used=_floats(placement.memory_used for placement in placed),
-        steady=_floats(placement.use if settled(sessions[row], policy, now) else None for row, _, placement in rows),
+        session=np.repeat(np.arange(len(known)), count),
+        device=device.astype(np.int64),
+        lease=lease > 0,
+        borrowed=borrowed > 0,
+        share=share,
+        target=target,
+        share_since=share_since,
+        use=use,
+        memory_used=memory_used,
+        steady=steady,
     )
-
-
-def settled(session: Session, policy: Policy, now: float) -> bool:
-    """Its burst has lasted so long that what is smoothed tells of this burst alone."""
-    return session.burst is not None and now - session.burst.since >= SETTLED_WINDOWS * policy.window_s
 
 
 def padded(rows: Iterable[Collection[float]]) -> Floats:
@@ -402,13 +247,9 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def _floats(values) -> Floats:
-    return np.array([math.nan if value is None else value for value in values], dtype=float)
+def _floats(values: Iterable[float | None]) -> Floats:
+    return np.array(list(values), dtype=float)  # None becomes NaN
 
 
-def _ints(values) -> Ints:
+def _ints(values: Iterable[int]) -> Ints:
     return np.array(list(values), dtype=np.int64)
-
-
-def _bools(values) -> Bools:
-    return np.array(list(values), dtype=bool)

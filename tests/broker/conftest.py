@@ -7,8 +7,10 @@ import json
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
+from jupyter_gpushare.broker import state
 from jupyter_gpushare.broker.broker import Broker
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
@@ -224,6 +226,18 @@ class World:
                 await asyncio.sleep(0)
                 turn(self.broker)
         assert self.broker.failing is None, "a turn failed; the log has it"
+        self.remembers_rightly()
+
+    def remembers_rightly(self) -> None:
+        """What the broker keeps from turn to turn is what it would work out afresh."""
+        what = self.broker.cluster, self.settings, self.policy, self.clock()
+        afresh, kept = state.build(*what), state.build(*what, self.broker.columns)
+        for rows in ("devices", "sessions", "placements", "users"):
+            for name in set(getattr(afresh, rows).__slots__) - {"allowed"}:
+                new, old = (np.asarray(getattr(getattr(one, rows), name)) for one in (afresh, kept))
+                np.testing.assert_array_equal(new, old, f"{rows}.{name}")
+        may = [one.allowed[one.sessions.allowed] for one in (afresh, kept)]
+        np.testing.assert_array_equal(*may)
 
     async def wait(self, seconds: float, step: float = 1.0, alive: bool = True) -> None:
         """Time goes by, idle kernels idle on."""
