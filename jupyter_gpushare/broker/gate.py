@@ -72,12 +72,13 @@ def let_in(session: Session) -> bool:
 def admission(broker: Broker, session: Session, ready: bool) -> Admission:
     """The answer; devices only where they differ from nothing: a kernel without a context rewrites its mask by them."""
     cluster, now = broker.cluster, broker.clock()
-    frame = broker.frame()
     devices = session.devices if session.leased else ()
     if ready and devices and not session.context:
         session.mask = devices
-    state, position = cluster.state_of(session, now), frame.position.get(session.id)
-    eta_s = frame.eta_s.get(session.id)
+    frame = None if ready else broker.frame()
+    position = frame and frame.position.get(session.id)
+    eta_s = frame and frame.eta_s.get(session.id)
+    state = cluster.state_of(session, now)
     return Admission(
         admitted=ready,
         state=state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -117,13 +117,3 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     warn_before_s: float
     stop_warn_s: float
     summary: Summary
-
-
-def as_maps(status: Status) -> dict[str, Any]:
-    """The same view with servers, devices and sessions as maps keyed by name, uuid and id: what a merge patch needs."""
-    plain: dict[str, Any] = msgspec.to_builtins(status)
-    plain["sessions"] = {session["id"]: session for session in plain["sessions"]}
-    plain["servers"] = {server["name"]: server for server in plain["servers"]}
-    for server in plain["servers"].values():
-        server["devices"] = {device["uuid"]: device for device in server["devices"]}
-    return plain

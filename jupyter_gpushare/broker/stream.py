@@ -9,21 +9,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..model import Caller
-from . import view
+from . import maps
 from .port import StreamEvent
-from .status import as_maps
+from .view import Frame
 
 if TYPE_CHECKING:
     from .broker import Broker
 
 LEAST_S = 0.25  # between two patches
+SPARED = 3.0  # times as long as drawing took, nothing is drawn: the broker decides first
 CLOCKS_S = 5.0  # ages and countdowns alone go out this often; between, a viewer counts on by itself
+FORGOTTEN_S = 60.0
 KEPT = 256  # events a returning viewer can be brought up to date with
 CLOCKS = frozenset(
     {"age_s", "idle_s", "waiting_s", "reclaim_in_s", "pinned_until_s", "in_s", "eta_s", "message", "rev"}
 )
 
-Viewer = tuple[str, bool, str | None]  # user, admin, session of a kernel
+Viewer = tuple[str, str, str | None, bool, bool]  # user, role, session of a kernel, admin, reads_all
 
 
 @dataclass(slots=True)
@@ -50,6 +52,10 @@ class Streams:
 
     broker: Broker
     channels: dict[Viewer, Channel] = field(default_factory=dict)
+    _of_user: dict[str, list[Channel]] = field(default_factory=dict)
+    _of_all: list[Channel] = field(default_factory=list)  # whose viewers see everybody's sessions
+    _servers: maps.Servers = field(default_factory=lambda: maps.Servers(maps.NOBODY))
+    _everything: maps.Servers = field(default_factory=lambda: maps.Servers(maps.EVERYTHING))
 
     async def follow(self, caller: Caller, last_id: int | None) -> AsyncIterator[StreamEvent]:
         """First what brings the viewer up to date, then what changes, until the reader goes away."""
@@ -58,18 +64,17 @@ class Streams:
         try:
             behind = [event for event in channel.events if last_id is not None and event.id > last_id]
             known = last_id is not None and (last_id == channel.id or any(e.id == last_id for e in channel.events))
+            last = channel.id  # what comes while the reader takes its time is not among this
             if not known:
-                behind = []
                 yield StreamEvent("status", channel.id, channel.view)
-            last = channel.id if not behind else behind[-1].id
-            for event in behind:
+            for event in behind if known else ():
                 yield event
             while not self.broker.stopped:
                 waiting = channel.arrived
                 fresh = [event for event in channel.events if event.id > last]
-                if channel.events and fresh and channel.events[0].id > last + KEPT:
-                    yield StreamEvent("status", channel.id, channel.view)  # too slow a reader: start over
+                if len(channel.events) == KEPT and channel.events[0].id > last:
                     last = channel.id
+                    yield StreamEvent("status", channel.id, channel.view)  # too slow a reader: start over
                     continue
                 for event in fresh:
                     last = event.id
@@ -80,22 +85,24 @@ class Streams:
             channel.listeners -= 1
 
     def channel(self, caller: Caller) -> Channel:
-        key = (caller.user, caller.admin, caller.reads_all, caller.session if caller.role == "kernel" else None)
+        session = caller.session if caller.role == "kernel" else None
+        key = (caller.user, caller.role, session, caller.admin, caller.reads_all)
         channel = self.channels.get(key)
+        frame = self.broker.frame()
         if channel is None:
-            frame = self.broker.frame()
-            channel = Channel(caller, as_maps(view.status(frame, caller)), self.broker.next_id(), frame.now)
+            channel = Channel(caller, self._look(frame, caller), self.broker.next_id(), frame.now)
             channel.view["rev"] = channel.id
             self.channels[key] = channel
+            self._hearing(caller).append(channel)
         elif channel.listeners == 0:
-            self.draw(channel, force=True)
+            self.draw(channel, frame, force=True)
         return channel
 
-    def draw(self, channel: Channel, force: bool = False) -> None:
+    def draw(self, channel: Channel, frame: Frame, force: bool = False) -> None:
         """One patch, if anything but the clocks changed, or for the clocks' own sake."""
-        frame = self.broker.frame()
-        now_view = as_maps(view.status(frame, channel.caller))
+        now_view = self._look(frame, channel.caller)
         patch = diff(channel.view, now_view)
+        patch.pop("rev", None)
         due = frame.now - channel.drawn >= CLOCKS_S or force
         if not patch or not (due or told(patch)):
             return
@@ -104,28 +111,47 @@ class Streams:
         channel.view, channel.drawn = now_view, frame.now
         channel.add(StreamEvent("patch", channel.id, patch))
 
+    def _look(self, frame: Frame, caller: Caller) -> maps.Json:
+        if caller.role == "server":
+            return maps.gates(frame, caller)
+        every = caller.admin or caller.reads_all
+        return maps.status(frame, caller, self._everything if every else self._servers)
+
+    def _hearing(self, caller: Caller) -> list[Channel]:
+        """Where the channels of such callers are listed."""
+        every = caller.admin or caller.reads_all
+        return self._of_all if every else self._of_user.setdefault(caller.user, [])
+
     def tell(self, event: str, user: str, session: str, data: dict[str, Any]) -> None:
         """A decision or a warning, to its owner's channels and to admins'."""
-        for channel in self.channels.values():
+        for channel in (*self._of_user.get(user, ()), *self._of_all):
             caller = channel.caller
-            mine = caller.user == user and (caller.role != "kernel" or caller.session == session)
-            if mine or caller.admin or caller.reads_all:
+            if caller.role != "kernel" or caller.session == session:
                 channel.id = self.broker.next_id()
                 channel.add(StreamEvent(event, channel.id, data))  # type: ignore[arg-type]
 
     async def run(self) -> None:
         """Draws after changes, until cancelled."""
-        drawn_rev = -1
+        running, drawn_rev, took_s = asyncio.get_running_loop(), -1, 0.0
         while True:
-            await asyncio.sleep(LEAST_S)
-            for key in [key for key, channel in self.channels.items() if channel.listeners == 0]:
-                if self.broker.clock() - self.channels[key].drawn > 60.0:
-                    del self.channels[key]
+            await asyncio.sleep(max(LEAST_S, SPARED * took_s))
+            began = running.time()
+            self._forget()
             changed, drawn_rev = self.broker.changes != drawn_rev, self.broker.changes
-            now = self.broker.clock()
-            for channel in self.channels.values():
-                if channel.listeners and (changed or now - channel.drawn >= CLOCKS_S):
-                    self.draw(channel)
+            frame = self.broker.frame() if any(one.listeners for one in self.channels.values()) else None
+            for channel in self.channels.values() if frame is not None else ():
+                if channel.listeners and (changed or frame.now - channel.drawn >= CLOCKS_S):
+                    self.draw(channel, frame)
+            took_s = running.time() - began
+
+    def _forget(self) -> None:
+        """Channels that nobody listens to and nobody returned to."""
+        for key, channel in list(self.channels.items()):
+            if channel.listeners == 0 and self.broker.clock() - channel.drawn > FORGOTTEN_S:
+                del self.channels[key]
+                self._hearing(channel.caller).remove(channel)
+                if not self._of_user.get(channel.caller.user, True):
+                    del self._of_user[channel.caller.user]
 
     def close(self) -> None:
         """Lets every reader go."""
@@ -142,6 +168,8 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     for name, value in after.items():
         if name not in before:
             patch[name] = value
+        elif value is before[name]:
+            continue  # drawn once for many (maps.py)
         elif isinstance(value, dict) and isinstance(before[name], dict):
             inner = diff(before[name], value)
             if inner:

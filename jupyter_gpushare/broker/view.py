@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from ..core.policy import Policy
 from ..model import Caller, Device, DeviceState, Finding
 from . import eta, words
@@ -44,6 +46,9 @@ class Frame:
     position: dict[str, int]  # by session, from 1
     eta_s: dict[str, float]  # by session, only those that can be estimated
     on: dict[str, list[tuple[Session, Placement]]]  # live sessions by device
+    devices_at: dict[str, list[DeviceRecord]]  # by server, in the order of their index
+    sessions_of: dict[str, list[Session]]  # by user, those that ended lately too
+    left_by: dict[str, set[str]]  # by device, the sessions with processes on it that do not hold it
 
 
 def frame(
@@ -55,6 +60,17 @@ def frame(
         if session.live:
             for placement in session.placements.values():
                 on.setdefault(placement.device, []).append((session, placement))
+    devices_at: dict[str, list[DeviceRecord]] = {}
+    for record in sorted(cluster.devices.values(), key=lambda record: (record.seen.index, record.seen.uuid)):
+        devices_at.setdefault(record.server, []).append(record)
+    sessions_of: dict[str, list[Session]] = {}
+    for session in cluster.sessions.values():
+        sessions_of.setdefault(session.user, []).append(session)
+    left_by = {
+        uuid: {process.session for process in record.seen.processes if process.why and process.session}
+        for uuid, record in cluster.devices.items()
+        if record.seen.processes
+    }
     line = tuple(session.reserves or session.id for session in cluster.waiting())
     return Frame(
         cluster=cluster,
@@ -67,13 +83,26 @@ def frame(
         position={session: place for place, session in enumerate(line, start=1)},
         eta_s=eta.of_line(cluster, on, now),
         on=on,
+        devices_at=devices_at,
+        sessions_of=sessions_of,
+        left_by=left_by,
     )
 
 
 def status(frame: Frame, caller: Caller) -> Status:
     """Everything a caller may see."""
+    servers = sorted(frame.cluster.servers.values(), key=lambda server: server.name)
+    return msgspec.structs.replace(
+        without_servers(frame, caller), servers=tuple(server_view(frame, server, caller) for server in servers)
+    )
+
+
+def without_servers(frame: Frame, caller: Caller) -> Status:
+    """All of it but the servers with their devices."""
     cluster = frame.cluster
-    shown = [s for s in cluster.sessions.values() if s.reserves is None and visible(s, caller)]
+    every = caller.admin or caller.reads_all
+    candidates = cluster.sessions.values() if every else frame.sessions_of.get(caller.user, ())
+    shown = [session for session in candidates if session.reserves is None and visible(session, caller)]
     ids = {session.id for session in shown}
     devices = [record for record in cluster.devices.values() if offered(record, frame)]
     return Status(
@@ -84,9 +113,7 @@ def status(frame: Frame, caller: Caller) -> Status:
         user=caller.user,
         admin=caller.admin,
         degraded=frame.findings,
-        servers=tuple(
-            server_view(frame, server, caller) for server in sorted(cluster.servers.values(), key=lambda s: s.name)
-        ),
+        servers=(),
         sessions=tuple(drawn(frame, sorted(shown, key=lambda s: (s.opened, s.id)), caller)),
         queue=tuple(session if session in ids else None for session in frame.line),
         warn_before_s=frame.policy.warn_before_s,
@@ -132,22 +159,19 @@ def allocated(frame: Frame, uuid: str) -> float:
 
 
 def server_view(frame: Frame, server: ServerRecord, caller: Caller) -> ServerView:
+    devices = (device_view(frame, record, caller) for record in frame.devices_at.get(server.name, ()))
+    return msgspec.structs.replace(server_alone(frame, server), devices=tuple(devices))
+
+
+def server_alone(frame: Frame, server: ServerRecord) -> ServerView:
+    """The server without its devices."""
     age_s = max(0.0, frame.now - server.last_report)
     up: Literal["up", "down", "unknown"] = "up"
     if age_s > DOWN_AFTER_S:
         up = "down"
     elif age_s > frame.settings.stale_after_s:
         up = "unknown"
-    records = sorted(
-        (record for record in frame.cluster.devices.values() if record.server == server.name),
-        key=lambda record: (record.seen.index, record.seen.uuid),
-    )
-    return ServerView(
-        name=server.name,
-        state=up,
-        age_s=round(age_s, 1),
-        devices=tuple(device_view(frame, record, caller) for record in records),
-    )
+    return ServerView(name=server.name, state=up, age_s=round(age_s, 1), devices=())
 
 
 def device_view(frame: Frame, record: DeviceRecord, caller: Caller) -> DeviceView:

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from jupyter_gpushare.broker import state
+from jupyter_gpushare.broker import maps, state, view
 from jupyter_gpushare.broker.broker import Broker
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.broker.rows import Wish
+from jupyter_gpushare.broker.status import Status
 from jupyter_gpushare.bus.local import LocalBus
 from jupyter_gpushare.core.policy import Policy
 from jupyter_gpushare.model import (
@@ -202,6 +203,7 @@ class World:
         self.clock, self.policy, self.settings = clock, policy, settings
         self.bus, self.ledger = LocalBus(), MemoryLedger()
         self.node = Node(self.bus, devices=devices)
+        self.drawn_for_nobody, self.drawn_for_all = maps.Servers(maps.NOBODY), maps.Servers(maps.EVERYTHING)
         self.broker: Broker
         self.make()
 
@@ -238,6 +240,10 @@ class World:
                 np.testing.assert_array_equal(new, old, f"{rows}.{name}")
         may = [one.allowed[one.sessions.allowed] for one in (afresh, kept)]
         np.testing.assert_array_equal(*may)
+        frame = self.broker.frame()
+        for caller in (Caller(user="alice"), Caller(user="bob"), Caller(user="root", admin=True)):
+            drawn = self.drawn_for_all if caller.admin else self.drawn_for_nobody
+            assert maps.status(frame, caller, drawn) == as_maps(view.status(frame, caller))
 
     async def wait(self, seconds: float, step: float = 1.0, alive: bool = True) -> None:
         """Time goes by, idle kernels idle on."""
@@ -300,6 +306,12 @@ class World:
 
     async def seen(self, name: str, user: str = "alice") -> Any:
         return next(session for session in (await self.status(user))["sessions"] if session["id"] == name)
+
+
+def as_maps(status: Status) -> Any:
+    plain = msgspec.to_builtins(status)
+    servers = {one["name"]: one | {"devices": {d["uuid"]: d for d in one["devices"]}} for one in plain["servers"]}
+    return plain | {"servers": servers, "sessions": {one["id"]: one for one in plain["sessions"]}}
 
 
 def server(user: str) -> Caller:

@@ -329,6 +329,22 @@ async def test_the_stream_brings_a_viewer_up_to_date_and_patches_lead_to_the_sam
     await again.aclose()
 
 
+async def test_a_server_follows_the_gates_of_its_own_users_kernels_and_nothing_else(world):
+    w = await world(devices=1)
+    await w.kernel("k1")
+    await w.kernel("k2", "bob")
+    stream = w.broker.stream(server("alice"))
+    first = await anext(stream)
+    assert first.data == {"rev": first.id, "sessions": {"k1": {"gate": "ask"}}}
+    await w.cell("k1")
+    told = [await anext(stream)]
+    while told[-1].event != "patch":
+        told.append(await anext(stream))
+    await stream.aclose()
+    assert told[-1].data["sessions"] == {"k1": {"gate": "open"}}
+    assert {event.data["session"] for event in told[:-1]} == {"k1"}
+
+
 async def test_decisions_are_told_to_their_owner_and_to_admins_only(world):
     w = await world()
     streams = {name: w.broker.stream(caller) for name, caller in (("a", ALICE), ("b", BOB), ("root", ADMIN))}
