@@ -130,6 +130,8 @@ export function createAct(options: IActingOptions): (action: Action, id: string)
         return api.act(id, 'resume');
       case 'ask-for-more':
         return ask(session, status);
+      case 'take-one':
+        return request(session, { ...session.demand, gpus: 1 });
       case 'move': {
         const device = await askWhere(session, status, trans);
         return device === null ? undefined : api.move(id, device);

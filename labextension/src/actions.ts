@@ -2,6 +2,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { Look } from './states';
+import { ISession } from './tokens';
 
 export type Action =
   | 'keep'
@@ -11,6 +12,7 @@ export type Action =
   | 'park'
   | 'bring-back'
   | 'ask-for-more'
+  | 'take-one'
   | 'move'
   | 'why'
   | 'timeline'
@@ -30,6 +32,7 @@ const SENSIBLE: Record<Action, Look[]> = {
   park: ['idle', 'pinned', 'warned'],
   'bring-back': ['parked', 'parking'],
   'ask-for-more': [...HOLDING, 'none', 'refused', 'parked', 'waiting'],
+  'take-one': ['waiting'],
   move: HOLDING,
   why: [...HOLDING, 'parked', 'resuming', 'waiting'],
   timeline: [...HOLDING, 'parked', 'parking', 'resuming', 'waiting', 'none', 'lost', 'refused'],
@@ -41,7 +44,7 @@ const SENSIBLE: Record<Action, Look[]> = {
 
 /** The buttons on the card, in order. */
 const ON_CARD: Record<Look, Action[]> = {
-  waiting: ['let-go'],
+  waiting: ['take-one', 'let-go'],
   bound: ['keep', 'ask-for-more'],
   active: ['keep', 'ask-for-more'],
   idle: ['keep', 'park', 'ask-for-more'],
@@ -64,6 +67,7 @@ export const MENU: Action[] = [
   'let-go',
   'park',
   'bring-back',
+  'take-one',
   'ask-for-more',
   'move',
   'why',
@@ -82,14 +86,23 @@ export const KEYS: Record<string, Action> = {
   a: 'ask-for-more'
 };
 
-/** `kept`: the person keeps it already, so the offer is the opposite. */
-export function isSensible(action: Action, look: Look, kept: boolean): boolean {
-  const offered = action === 'keep' ? !kept : action === 'unkeep' ? kept : true;
+export function isSensible(action: Action, look: Look, session: ISession): boolean {
+  const kept = session.pinned_until_s !== null; // then the offer is the opposite
+  const offered =
+    action === 'keep'
+      ? !kept
+      : action === 'unkeep'
+        ? kept
+        : action !== 'take-one' || session.demand.gpus > 1;
   return offered && SENSIBLE[action].includes(look);
 }
 
-export function cardActions(look: Look, kept: boolean): Action[] {
-  return ON_CARD[look].map(action => (action === 'keep' && kept ? 'unkeep' : action));
+/** `one`: one whole GPU of the kind that is waited for is free now. */
+export function cardActions(look: Look, session: ISession, one: boolean): Action[] {
+  const kept = session.pinned_until_s !== null;
+  return ON_CARD[look]
+    .map(action => (action === 'keep' && kept ? 'unkeep' : action))
+    .filter(action => action !== 'take-one' || (one && isSensible(action, look, session)));
 }
 
 /** Only a row that needs an answer shows buttons. */
@@ -113,10 +126,12 @@ export function actionLabel(action: Action, look: Look, trans: TranslationBundle
       return trans.__('Bring back now');
     case 'ask-for-more':
       return look === 'none' ? trans.__('Ask for a GPU…') : trans.__('Ask for more…');
+    case 'take-one':
+      return trans.__('Take 1 GPU now');
     case 'move':
       return trans.__('Move to another GPU…');
     case 'why':
-      return trans.__('Why this GPU?');
+      return look === 'waiting' ? trans.__('Why so long?') : trans.__('Why this GPU?');
     case 'timeline':
       return trans.__('Timeline and usage');
     case 'restart':

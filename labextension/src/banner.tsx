@@ -45,7 +45,7 @@ export class Banner extends LiveWidget {
             banner={banner}
             refusal={this._refusal}
             onAct={this._act}
-            onClose={() => this._close(banner)}
+            onClose={() => this._close(banner.kind)}
           />
         </div>
       )
@@ -81,6 +81,11 @@ export class Banner extends LiveWidget {
 
   private _onModel(): void {
     const session = this._session();
+    const { kind } = this.host.model.snapshot;
+    if (kind === 'ready' && this._wasGone) {
+      this._happening = 'back';
+      this._until = Date.now() + RESUMED_MS;
+    }
     if (session) {
       const happening = this._before?.id === session.id ? happened(this._before, session) : null;
       if (happening) {
@@ -90,6 +95,7 @@ export class Banner extends LiveWidget {
       this._before = session;
     }
     const banner = this._banner();
+    this._wasGone = kind === 'gone' && (this._wasGone || banner?.kind === 'degraded');
     this._panel.toggleClass('jp-GPUShare-answerable', banner?.kind === 'reclaim');
     if (banner && !this._panel.isVisible) {
       this._notify(banner);
@@ -114,7 +120,7 @@ export class Banner extends LiveWidget {
       actions: banner.actions.map(({ action, label }) => ({
         label,
         callback: () => {
-          if (session && action !== 'retry') {
+          if (session && action !== 'retry' && action !== 'stay') {
             this.host
               .act(action, session.id)
               .catch((error: Error) => Notification.error(error.message));
@@ -124,8 +130,8 @@ export class Banner extends LiveWidget {
     });
   }
 
-  private _close(banner: IBanner): void {
-    this._closed = banner.kind;
+  private _close(kind: BannerKind): void {
+    this._closed = kind;
     this.setHidden(true);
   }
 
@@ -133,6 +139,8 @@ export class Banner extends LiveWidget {
     const session = this._session();
     if (action === 'retry') {
       this.host.model.retry();
+    } else if (action === 'stay') {
+      this._close('none');
     } else if (session) {
       this._refusal = null;
       this.host.act(action, session.id).catch((error: Error) => {
@@ -168,6 +176,8 @@ export class Banner extends LiveWidget {
   private _before: ISession | undefined;
   private _happening: Happening = null;
   private _until = 0;
+  /** The service's absence was shown. */
+  private _wasGone = false;
   private _closed: BannerKind | null = null;
   private _notified: BannerKind | null = null;
   private _refusal: string | null = null;

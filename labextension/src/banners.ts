@@ -2,8 +2,8 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { Action, actionLabel } from './actions';
-import { about, clock, gib, memory, ordinal, soon } from './format';
-import { appearance, Look, progress, startedWithout, stops } from './states';
+import { about, clock, gib, memory, ordinal, soon, span } from './format';
+import { appearance, Look, nextOf, progress, startedWithout, stops } from './states';
 import { ISession } from './tokens';
 import { IMoment, running, whereabouts } from './view';
 
@@ -26,7 +26,8 @@ export interface IBanner {
   /** Bold parts between two asterisks. */
   text: string;
   /** The first is the primary one where `urgent`. */
-  actions: { action: Action | 'retry'; label: string }[];
+  /** `stay`: nothing is asked for, the banner leaves. */
+  actions: { action: Action | 'retry' | 'stay'; label: string }[];
   urgent?: boolean;
   /** Fraction of a determinate line along the lower edge. */
   progress?: number | null;
@@ -34,8 +35,8 @@ export interface IBanner {
   closable?: boolean;
 }
 
-/** What just happened to a session; told for a few seconds. */
-export type Happening = 'resumed' | 'moved' | null;
+/** What just happened; told for a few seconds. `back`: the service answers again. */
+export type Happening = 'resumed' | 'moved' | 'back' | null;
 
 const SHORT_NOTICE_S = 10; // a shorter notice of parking shows in row and toolbar only
 const PATIENCE_S = 2;
@@ -95,10 +96,17 @@ export function bannerOf(
       tone: 'warn',
       text: trans.__(
         '**Needs a kernel restart.** %1 Its variables would be lost.',
-        session.next.text
+        nextOf(session, trans)
       ),
       actions: [
-        { action: 'restart', label: trans.__('Restart…') },
+        {
+          action: 'restart',
+          label: trans._n(
+            'Restart with %1 GPU…',
+            'Restart with %1 GPUs…',
+            Math.ceil(session.demand.gpus)
+          )
+        },
         { action: 'let-go', label: trans.__('Leave it') }
       ]
     };
@@ -118,9 +126,13 @@ export function bannerOf(
       look: 'none',
       tone: 'plain',
       text: trans.__(
-        '**Started without a GPU.** None was free in time. Your place in line is kept.'
+        '**Started without a GPU.** None was free in time. Your place in line is kept. %1',
+        nextOf(session, trans)
       ),
-      actions: [{ action: 'let-go', label: trans.__('Stay without') }]
+      actions: [
+        { action: 'stay', label: trans.__('Take it when free') },
+        { action: 'let-go', label: trans.__('Stay without') }
+      ]
     };
   }
   if (look === 'waiting' && (running(session, 'waiting_s', moment) ?? 0) >= PATIENCE_S) {
@@ -166,7 +178,16 @@ export function bannerOf(
       actions: buttons('bring-back')
     };
   }
-  if (happening) {
+  if (happening === 'back' && snapshot.kind === 'ready') {
+    return {
+      kind: 'degraded',
+      look: 'active',
+      tone: 'good',
+      text: trans.__('**The GPU service is back.**'),
+      actions: []
+    };
+  }
+  if (happening && happening !== 'back') {
     const text =
       happening === 'moved'
         ? trans.__('**Moved to %1.** Nothing was lost.', names)
@@ -192,7 +213,25 @@ export function bannerOf(
       actions: [{ action: 'retry', label: trans.__('Try now') }]
     };
   }
-  return null;
+  return silent(session, moment, trans);
+}
+
+/** The server that runs it has not been heard of. */
+function silent(session: ISession, { status }: IMoment, trans: TranslationBundle): IBanner | null {
+  const server = status.servers[session.server ?? ''];
+  return server?.state !== 'down'
+    ? null
+    : {
+        kind: 'degraded',
+        look: 'warned',
+        tone: 'warn',
+        text: trans.__(
+          '**%1 has been silent for %2.** Its GPUs are not offered until it answers. Notebooks there keep running.',
+          server.name,
+          span(server.age_s ?? 0, trans)
+        ),
+        actions: []
+      };
 }
 
 function reclaim(session: ISession, moment: IMoment, trans: TranslationBundle): IBanner {

@@ -58,7 +58,7 @@ export function addCommands(
         return (
           found !== null &&
           host.model.snapshot.kind === 'ready' &&
-          isSensible(action, found.look, found.session.pinned_until_s !== null)
+          isSensible(action, found.look, found.session)
         );
       },
       execute: async args => {

@@ -145,6 +145,12 @@ export function confirmDrain(
 
 /** What the doctor found that is not as it should be, each with its fix. */
 export async function showCheck(api: IApi, trans: TranslationBundle): Promise<void> {
+  const words = {
+    ok: trans.__('works'),
+    warning: trans.__('to be looked at'),
+    missing: trans.__('not there'),
+    broken: trans.__('broken')
+  };
   const findings = (await api.doctor()).filter(({ state }) => state !== 'ok');
   const body = ReactWidget.create(
     <ul className="jp-GPUShare jp-GPUShare-check">
@@ -153,7 +159,7 @@ export async function showCheck(api: IApi, trans: TranslationBundle): Promise<vo
         <li key={check}>
           <Glyph
             look={state === 'broken' ? 'lost' : state === 'warning' ? 'warned' : 'none'}
-            label={state}
+            label={words[state]}
           />
           <span>
             <b>{check}</b> {[finding, cause, fix].filter(Boolean).join(' ')}

@@ -7,14 +7,14 @@ export const UNREAD = '–';
 const FORMATS = new Map<string, Intl.NumberFormat>();
 
 /** Making a format takes a hundred times as long as using it. */
-function formatOf(digits: number): Intl.NumberFormat {
+function formatOf(digits: number, style: 'decimal' | 'percent' = 'decimal'): Intl.NumberFormat {
   const language = document.documentElement.lang;
-  const key = `${language} ${digits}`;
+  const key = `${language} ${style} ${digits}`;
   const known = FORMATS.get(key);
   if (known) {
     return known;
   }
-  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const options = { style, minimumFractionDigits: digits, maximumFractionDigits: digits };
   const made = new Intl.NumberFormat(language || undefined, options);
   FORMATS.set(key, made);
   return made;
@@ -26,7 +26,7 @@ function number(value: number, digits = 0): string {
 
 /** "50%"; "–" where it was not read. */
 export function percent(fraction: number | null): string {
-  return fraction === null ? UNREAD : `${number(Math.round(fraction * 100))}%`;
+  return fraction === null ? UNREAD : formatOf(0, 'percent').format(fraction);
 }
 
 /** "31.2", "120": GiB, one decimal below 100. */

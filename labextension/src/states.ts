@@ -98,7 +98,27 @@ export function appearance(
   trans: TranslationBundle
 ): IAppearance {
   const look = lookOf(session, moment);
-  return { look, ...TEXTS[look](session, moment, trans) };
+  const texts = TEXTS[look](session, moment, trans);
+  const next = session.next?.code === 'stopping' ? nextOf(session, trans) : texts.next;
+  return { look, ...texts, next };
+}
+
+/** What the service says comes next, in the page's language where its code is known. */
+export function nextOf({ next, state }: ISession, trans: TranslationBundle): string {
+  switch (next?.code) {
+    case 'stopping':
+      return trans.__('The kernel is being stopped.');
+    case 'restart_ready':
+      return trans.__('Reserved. Restart the kernel to use it.');
+    case 'refused':
+      return trans.__('You keep what you have. Ask for less, or for another kind.');
+    case 'restart':
+      return state === 'waiting'
+        ? trans.__('Taking it when it is free needs a kernel restart.')
+        : trans.__('Restart on another GPU, or wait: it may come back.');
+    default:
+      return next?.text ?? '';
+  }
 }
 
 type Say = (session: ISession, moment: IMoment, trans: TranslationBundle) => Texts;
@@ -112,7 +132,7 @@ const TEXTS: Record<Look, Say> = {
       word: trans.__('In line · %1', eta),
       sentence: wanted(session, trans),
       next: startedWithout(session)
-        ? (session.next?.text ?? '')
+        ? nextOf(session, trans)
         : trans.__('Starts by itself; your cell waits.'),
       figure: nth,
       short: nth
@@ -148,21 +168,23 @@ const TEXTS: Record<Look, Say> = {
   idle: (session, moment, trans) => {
     const left = running(session, 'reclaim_in_s', moment);
     const waits = someoneWaits(moment.status, session);
-    const parked = left === null ? '' : trans.__('May be parked in %1', span(left, trans));
+    const time = left === null ? '' : span(left, trans);
     return {
       ...holding(session, moment, trans),
       word: idleWord(
         session,
         moment,
-        left === null ? trans.__('stays while nobody waits') : lower(parked),
+        left === null
+          ? trans.__('stays while nobody waits')
+          : trans.__('may be parked in %1', time),
         trans
       ),
       next:
         left === null
           ? trans.__('Stays while nobody waits.')
           : waits
-            ? trans.__('%1: someone is waiting.', parked)
-            : trans.__('%1 if someone waits.', parked)
+            ? trans.__('May be parked in %1: someone is waiting.', time)
+            : trans.__('May be parked in %1 if someone waits.', time)
     };
   },
   warned: (session, moment, trans) => {
@@ -290,16 +312,12 @@ const TEXTS: Record<Look, Say> = {
       label: text,
       word: text,
       sentence: session.message || text,
-      next: session.next?.text ?? '',
+      next: nextOf(session, trans),
       figure: '',
       short: text
     };
   }
 };
-
-function lower(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
-}
 
 function where(
   session: ISession,
@@ -353,8 +371,7 @@ function idleWord(
 function wanted(session: ISession, trans: TranslationBundle): string {
   const { gpus, constraints } = session.demand;
   const count = Math.ceil(gpus);
-  const what =
-    count > 1 ? trans.__('Waiting for **%1 GPUs**', count) : trans.__('Waiting for **a GPU**');
+  const what = trans._n('Waiting for **a GPU**', 'Waiting for **%1 GPUs**', count);
   const model = constraints?.model ? trans.__(', any %1', constraints.model) : '';
   return what + model + (constraints?.server ? trans.__(' on %1', constraints.server) : '');
 }

@@ -163,6 +163,8 @@ export interface IWhy {
 
 export interface IDecided {
   act?: string;
+  /** The reason's short name; `text` says it. */
+  why?: string;
   text: string;
   ago_s: number;
 }

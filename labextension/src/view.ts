@@ -121,6 +121,20 @@ export function isOffered(server: IServer, device: IDevice): boolean {
   );
 }
 
+/** A whole device of the kind that the session asks for is free. */
+export function isOneFree(status: IStatus, { demand }: ISession): boolean {
+  const { model, server: name } = demand.constraints ?? {};
+  return Object.values(status.servers)
+    .filter(server => !name || server.name === name)
+    .some(server =>
+      Object.values(server.devices).some(
+        device =>
+          (freeShare(server, device) ?? 0) > 0.995 &&
+          (!model || device.model.toLowerCase().includes(model.toLowerCase()))
+      )
+    );
+}
+
 /** Holds memory of processes that belong to no notebook, and would not be safe to lend. */
 export function isForeign(device: IDevice): boolean {
   return device.others.some(other => other.why !== 'off-lease');

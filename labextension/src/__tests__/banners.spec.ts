@@ -44,8 +44,9 @@ test('started without a GPU keeps its place', () => {
     session('waiting', { waiting_s: 50, next: { code: 'restart', text: '', in_s: null } })
   );
   expect(banner?.text).toBe(
-    '**Started without a GPU.** None was free in time. Your place in line is kept.'
+    '**Started without a GPU.** None was free in time. Your place in line is kept. Taking it when it is free needs a kernel restart.'
   );
+  expect(banner?.actions.map(({ label }) => label)).toEqual(['Take it when free', 'Stay without']);
 });
 
 test('parked, resuming, and in line to come back', () => {
@@ -110,4 +111,21 @@ test('what just happened is told: back, and moved', () => {
   const view = moment(status([now], [device(0), device(1)]));
   expect(bannerOf(now, 'moved', view, trans)?.text).toBe('**Moved to GPU 1.** Nothing was lost.');
   expect(bannerOf(now, 'resumed', view, trans)?.text).toBe('**Back on GPU 1.** Nothing was lost.');
+});
+
+test('the service is back: said where its absence was, and only while it answers', () => {
+  const one = session('idle');
+  const at = (kind: ISnapshot['kind']): IBanner | null =>
+    bannerOf(one, 'back', moment(status([one]), { kind }), trans);
+  expect(at('ready')?.text).toBe('**The GPU service is back.**');
+  expect(at('gone')?.text).toContain('does not answer');
+});
+
+test('a silent server is named above the notebooks it runs', () => {
+  const one = session('idle');
+  const view = status([one]);
+  view.servers.alpha = { ...view.servers.alpha, state: 'down', age_s: 130 };
+  expect(bannerOf(one, null, moment(view), trans)?.text).toBe(
+    '**alpha has been silent for 2 min.** Its GPUs are not offered until it answers. Notebooks there keep running.'
+  );
 });

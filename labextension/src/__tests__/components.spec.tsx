@@ -374,7 +374,7 @@ test('why: each term with what it adds, what else was possible, and what is not 
   ).toEqual(['+0.40', '−0.10', '0.30']);
   expect([...container.querySelectorAll('tr[data-device]')].map(row => row.textContent)).toEqual([
     'GPU 0 A100 80GB0.30chosen',
-    'GPU 1 A100 80GB0.25less compute free',
+    'GPU 1 A100 80GB0.25less free compute',
     'GPU-9 not possible–9 GiB free, you need 31 GiB'
   ]);
 });

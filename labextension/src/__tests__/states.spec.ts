@@ -169,13 +169,13 @@ test('dead, none, lost', () => {
 test('not granted: the message of the server', () => {
   const refused = session('none', {
     message: 'Not granted. You asked for 4 GPUs; your limit is 2.',
-    next: { code: 'refused', text: 'You keep what you have.', in_s: null }
+    next: { code: 'refused', text: '', in_s: null }
   });
   expect(shown(refused)).toMatchObject({
     look: 'refused',
     word: 'Not granted',
     sentence: refused.message,
-    next: 'You keep what you have.'
+    next: 'You keep what you have. Ask for less, or for another kind.'
   });
 });
 

@@ -1,11 +1,11 @@
 /** The notebook in front of you: always open, answers the four questions in order. */
 import { KeyboardEvent } from 'react';
 
-import { cardActions } from '../actions';
+import { actionLabel, cardActions } from '../actions';
 import { charged, exactSpan, gib, memory, percent, soon } from '../format';
 import { appearance, IAppearance, Look, progress } from '../states';
 import { ISession } from '../tokens';
-import { IMoment, meanOf, running, sumOf } from '../view';
+import { IMoment, isOneFree, meanOf, running, sumOf } from '../view';
 import { ActionButton, MoreButton, useAct } from './actions';
 import { QueueLine, ShareBar } from './bars';
 import { useMoment, useUi } from './context';
@@ -15,12 +15,11 @@ import { Glyph, Icon, Name, Rich } from './marks';
 export function Card({ session }: { session: ISession }): JSX.Element {
   const { trans, snapshot, openMenu, rowKeys } = useUi();
   const gone = snapshot.kind === 'gone';
-  const kept = session.pinned_until_s !== null;
   const moment = useMoment();
   const [answer, ask] = useAct(session.id);
   const texts = appearance(session, moment, trans);
   const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
-    const action = rowKeys && !gone ? actionOf(event, texts.look, kept) : null;
+    const action = rowKeys && !gone ? actionOf(event, texts.look, session) : null;
     if (action) {
       ask(action);
     } else if (opensMenu(event)) {
@@ -30,7 +29,7 @@ export function Card({ session }: { session: ISession }): JSX.Element {
     }
     event.preventDefault();
   };
-  const actions = cardActions(texts.look, kept);
+  const actions = cardActions(texts.look, session, isOneFree(moment.status, session));
   return (
     <article
       className="jp-GPUShare-card"
@@ -174,7 +173,16 @@ function Facts({ session, look }: { session: ISession; look: Look }): JSX.Elemen
   );
 }
 
-const EXPLAINED: Look[] = ['active', 'idle', 'bound', 'pinned', 'warned', 'resuming', 'parked'];
+const EXPLAINED: Look[] = [
+  'waiting',
+  'active',
+  'idle',
+  'bound',
+  'pinned',
+  'warned',
+  'resuming',
+  'parked'
+];
 
 function Next({ session, texts }: { session: ISession; texts: IAppearance }): JSX.Element {
   const { trans, act } = useUi();
@@ -183,7 +191,7 @@ function Next({ session, texts }: { session: ISession; texts: IAppearance }): JS
       ? trans.__('Why was it parked?')
       : texts.look === 'idle' || texts.look === 'warned'
         ? trans.__('Why?')
-        : trans.__('Why this GPU?');
+        : actionLabel('why', texts.look, trans);
   return (
     <p className="jp-GPUShare-next">
       <Icon name="arrow" />

@@ -2,7 +2,7 @@
 import { MutableRefObject, useEffect, useRef } from 'react';
 import type uPlot from 'uplot';
 
-import { dayOf, timeOfDay } from '../format';
+import { dayOf, percent, timeOfDay } from '../format';
 import { columns } from '../history';
 import { IHistory } from '../tokens';
 import { useUi } from './context';
@@ -28,20 +28,19 @@ function options(node: HTMLElement, width: number, names: [string, string]): uPl
     grid: { stroke: line, width: 1 },
     ticks: { stroke: line, width: 1 }
   };
-  const percent = (_: unknown, value: number | null): string =>
-    value === null ? '–' : `${Math.round(100 * value)}%`;
+  const value = (_: unknown, fraction: number | null): string => percent(fraction);
   return {
     width,
     height: HEIGHT_PX,
     scales: { y: { range: [0, 1] } }, // never scaled by itself: a low line is low
     axes: [
       { ...axis, values: (_, ticks, __, ___, step) => ticks.map(tick => timeLabel(tick, step)) },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map(tick => `${Math.round(100 * tick)}%`) }
+      { ...axis, size: 52, values: (_, ticks) => ticks.map(percent) }
     ],
     series: [
       {},
-      { label: names[0], stroke: color(node, '--jp-brand-color1'), width: 2, value: percent },
-      { label: names[1], stroke: text, width: 1.5, dash: [4, 3], value: percent }
+      { label: names[0], stroke: color(node, '--jp-brand-color1'), width: 2, value },
+      { label: names[1], stroke: text, width: 1.5, dash: [4, 3], value }
     ]
   };
 }

@@ -3,6 +3,7 @@ import { FocusEvent, KeyboardEvent, RefObject, useEffect, useRef } from 'react';
 
 import { Action, isSensible, KEYS } from '../actions';
 import { Look } from '../states';
+import { ISession } from '../tokens';
 
 const STOP = '[data-stop]';
 
@@ -74,13 +75,13 @@ export function buttonFrom(
 export function actionOf(
   event: KeyboardEvent<HTMLElement>,
   look: Look,
-  kept: boolean
+  session: ISession
 ): Action | null {
   if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) {
     return null;
   }
   const action = KEYS[event.key.toLowerCase()];
-  return action && isSensible(action, look, kept) ? action : null;
+  return action && isSensible(action, look, session) ? action : null;
 }
 
 export function opensMenu(event: KeyboardEvent<HTMLElement>): boolean {

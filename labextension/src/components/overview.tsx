@@ -61,7 +61,7 @@ function Head(): JSX.Element {
 
 /** What does not work just now, one strip each; said once, whatever it touches. */
 function Strips(): JSX.Element | null {
-  const { trans, snapshot, now, retry } = useUi();
+  const { trans, snapshot, now, retry, runCheck } = useUi();
   if (snapshot.kind === 'gone') {
     const wait = Math.max(1, Math.ceil(((snapshot.nextTry ?? now) - now) / 1000));
     return (
@@ -106,6 +106,14 @@ function Strips(): JSX.Element | null {
           <Glyph look="warned" />
           <p>
             <Rich text={texts[code] ?? message} />
+            {code === 'nvml' && runCheck && (
+              <>
+                {' '}
+                <button type="button" className="jp-GPUShare-link" onClick={runCheck}>
+                  {trans.__('Run a check')}
+                </button>
+              </>
+            )}
           </p>
         </div>
       ))}

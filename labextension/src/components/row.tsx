@@ -62,7 +62,7 @@ function Row({ session, fixed }: { session: ISession; fixed?: boolean }): JSX.El
   const plain = text.replaceAll('**', '');
   const owner = session.mine ? '' : ` · ${session.user}`;
   const onKeyDown = (event: KeyboardEvent<HTMLElement>): void => {
-    const action = rowKeys && !gone ? actionOf(event, look, session.pinned_until_s !== null) : null;
+    const action = rowKeys && !gone ? actionOf(event, look, session) : null;
     if (action) {
       ask(action);
     } else if (opensMenu(event)) {

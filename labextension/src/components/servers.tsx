@@ -27,10 +27,12 @@ export function Servers(): JSX.Element {
 }
 
 /** "4 × A100 80GB", or the number of devices where models differ. */
-function content(server: IServer): string {
+function content(server: IServer, trans: ReturnType<typeof useUi>['trans']): string {
   const devices = Object.values(server.devices);
   const models = new Set(devices.map(device => modelName(device.model)));
-  return models.size === 1 ? `${devices.length} × ${[...models][0]}` : `${devices.length} GPUs`;
+  return models.size === 1
+    ? `${devices.length} × ${[...models][0]}`
+    : trans._n('%1 GPU', '%1 GPUs', devices.length);
 }
 
 function Open({ server }: { server: IServer }): JSX.Element {
@@ -43,7 +45,7 @@ function Open({ server }: { server: IServer }): JSX.Element {
         {down && <Glyph look="lost" label={trans.__('silent')} />}
         <span>{server.name}</span>
         <span className="jp-GPUShare-aside">
-          {[down ? silent : '', content(server)].filter(Boolean).join(' · ')}
+          {[down ? silent : '', content(server, trans)].filter(Boolean).join(' · ')}
         </span>
       </h3>
       <Inside server={server} />

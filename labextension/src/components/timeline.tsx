@@ -3,6 +3,7 @@ import { useRef } from 'react';
 
 import { clockTime, percent, span } from '../format';
 import { IStretch, seriesCsv, stretches } from '../history';
+import { reasonText } from '../reasons';
 import { save, saveText } from '../save';
 import { IDecided, IHistory, ISession, SessionState } from '../tokens';
 import { Chart } from './chart';
@@ -17,8 +18,9 @@ interface ITimelineProps {
 
 export function Timeline({ session, decided, history }: ITimelineProps): JSX.Element {
   const { trans, snapshot, now } = useUi();
-  const list = stretches(session, snapshot.states[session.id] ?? [], decided, now);
-  const told = decided.filter(({ text }) => text !== '');
+  const read = decided.map(one => ({ ...one, text: reasonText(one.why, one.text, trans) }));
+  const list = stretches(session, snapshot.states[session.id] ?? [], read, now);
+  const told = read.filter(({ text }) => text !== '');
   return (
     <>
       <Band list={list} />

@@ -1,8 +1,9 @@
 /** Why a session is where it is: what counted, and what else was possible. */
 import { modelName, percent, UNREAD } from '../format';
-import { lookOf } from '../states';
+import { appearance, lookOf } from '../states';
 import { ISession, ITerm, IWhy } from '../tokens';
 import { deviceName, IMoment, place } from '../view';
+import { decisiveText } from '../reasons';
 import { useMoment, useUi } from './context';
 import { Glyph, Name, vars } from './marks';
 
@@ -17,12 +18,12 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
         <Glyph look={lookOf(session, moment)} />
         <Name label={session.label} />
       </div>
-      <h1>
-        {chosen
-          ? trans.__('%1 was chosen.', named(chosen, moment))
-          : trans.__('No GPU was chosen.')}
-      </h1>
-      <p className="jp-GPUShare-text">{kindSentence(session, trans)}</p>
+      <h1>{headline(session, chosen, moment, trans)}</h1>
+      <p className="jp-GPUShare-text">
+        {[lineSentence(session, moment, trans), kindSentence(session, trans)]
+          .filter(Boolean)
+          .join(' ')}
+      </p>
       {why.terms.length > 0 && (
         <>
           <h2>{trans.__('What counted')}</h2>
@@ -55,7 +56,12 @@ export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Ele
               {why.alternatives
                 .filter(other => other.device !== chosen)
                 .map(other => (
-                  <Choice key={other.device} {...other} />
+                  <Choice
+                    key={other.device}
+                    device={other.device}
+                    fitness={other.fitness}
+                    text={decisiveText(other.decisive, other.text, trans)}
+                  />
                 ))}
             </tbody>
           </table>
@@ -151,6 +157,30 @@ export function asText(
   ].join('\n');
 }
 
+type Trans = ReturnType<typeof useUi>['trans'];
+
+function headline(
+  session: ISession,
+  chosen: string | undefined,
+  moment: IMoment,
+  trans: Trans
+): string {
+  if (session.state === 'waiting') {
+    return appearance(session, moment, trans).sentence.replaceAll('**', '');
+  }
+  return chosen
+    ? trans.__('%1 was chosen.', named(chosen, moment))
+    : trans.__('No GPU was chosen.');
+}
+
+/** Who waits before it, which is most of why it still waits; empty where it does not. */
+function lineSentence(session: ISession, { status }: IMoment, trans: Trans): string {
+  const { queue_position: place, state } = session;
+  return state !== 'waiting' || place === null
+    ? ''
+    : `${trans.__('%1 ahead of you, %2 behind', place - 1, Math.max(0, status.queue.length - place))}.`;
+}
+
 function named(uuid: string, { status }: IMoment): string {
   const found = place(status, uuid);
   return found ? deviceName(status, found) : uuid;
@@ -195,7 +225,7 @@ function Term({ term, most }: { term: ITerm; most: number }): JSX.Element {
   );
 }
 
-function kindSentence(session: ISession, trans: ReturnType<typeof useUi>['trans']): string {
+function kindSentence(session: ISession, trans: Trans): string {
   switch (session.kind) {
     case 'compute':
       return trans.__('Your notebook mostly computes, so free compute counts most.');
