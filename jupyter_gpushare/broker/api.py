@@ -24,7 +24,7 @@ from ..model import (
     SessionSpec,
     Simulate,
 )
-from . import eta, gate, starts, verbs, view, wishes
+from . import choices, eta, gate, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
@@ -383,6 +383,15 @@ ROUTES: tuple[Route, ...] = (
         "server",
         lambda request: starts.alive(request.broker, request.caller, request.path["origin"], request.body),
         body=starts.Alive,
+        internal=True,
+    ),
+    Route(
+        "POST",
+        "choose",
+        "user",
+        lambda request: choices.choose(request.broker, request.caller, request.body),
+        body=choices.Choose,
+        answer=choices.Choice,
         internal=True,
     ),
     Route("POST", "sessions/{id}/hello", "kernel", hello, body=gate.Hello, internal=True),

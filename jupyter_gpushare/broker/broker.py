@@ -15,7 +15,7 @@ from ..core.objectives import in_force
 from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
-from . import api, loop, starts, state, upkeep, view, wishes
+from . import api, choices, loop, starts, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
 from .ledger import Ledger
@@ -53,6 +53,7 @@ class Broker:
         self.columns = state.Columns()
         self.applier = Applier(self)
         self.streams = Streams(self)
+        self.expected: choices.Expected = {}  # servers that start and have no kernels yet
         self.wake = asyncio.Event()
         self.waits: dict[str, int] = {}  # starts that wait inside their request, by origin
         self.failing: str | None = None

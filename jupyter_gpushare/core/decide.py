@@ -11,13 +11,13 @@ from .admit import admit, fits, likelihood
 from .choose import choose, reasons
 from .draft import Draft, draft_of, glance_at
 from .evacuate import evacuate
-from .fitness import fitness
+from .fitness import Fitness, fitness
 from .ladder import take_back
 from .lend import lend
 from .make_room import make_room
 from .objectives import in_force
 from .policy import Policy
-from .state import Floats, State
+from .state import Floats, Ints, State
 from .widen import widen
 
 Stage = Callable[[Draft, float, Policy], Draft]
@@ -47,6 +47,27 @@ def placement(state: State, session: int, policy: Policy) -> tuple[Floats, tuple
     terms : of the devices it is placed on, else of the best ones; empty where there are none
     alternatives : the best others, each with the term that decided against it
     """
+    scored, _, terms, alternatives = _looked_at(state, session, policy)
+    everywhere = np.full(len(state.devices.uuid), np.nan)
+    everywhere[scored.devices] = scored.total
+    return everywhere, terms, alternatives
+
+
+def best(
+    state: State, session: int, policy: Policy
+) -> tuple[tuple[str, ...], tuple[Term, ...], tuple[Alternative, ...]]:
+    """The devices (uuids) that suit an unplaced session best, whether or not there is room yet, and why.
+
+    All empty where there are not as many as it asks for on any server.
+    """
+    scored, chosen, terms, alternatives = _looked_at(state, session, policy)
+    return tuple(state.devices.uuid[row] for row in scored.devices[chosen].tolist()), terms, alternatives
+
+
+def _looked_at(
+    state: State, session: int, policy: Policy
+) -> tuple[Fitness, Ints, tuple[Term, ...], tuple[Alternative, ...]]:
+    """The fitness of all devices it may have, which of them (indices) it has or had best have, and why."""
     draft = glance_at(state)
     own = draft.devices(session)
     may = state.allowed[state.sessions.allowed[session]] & state.devices.offered
@@ -57,10 +78,8 @@ def placement(state: State, session: int, policy: Policy) -> tuple[Floats, tuple
     beside, lent = fits(draft, session, devices)
     chosen = np.flatnonzero(np.isin(devices, own))
     if chosen.size == 0:
-        best = choose(state, session, devices, scored.total + likelihood(draft, session, devices, beside, lent))
-        chosen = chosen if best is None else best
-    everywhere = np.full(len(state.devices.uuid), np.nan)
-    everywhere[devices] = scored.total
+        found = choose(state, session, devices, scored.total + likelihood(draft, session, devices, beside, lent))
+        chosen = chosen if found is None else found
     if chosen.size == 0:
-        return everywhere, (), ()
-    return everywhere, *reasons(draft, session, scored, chosen, beside | lent)
+        return scored, chosen, (), ()
+    return scored, chosen, *reasons(draft, session, scored, chosen, beside | lent)
