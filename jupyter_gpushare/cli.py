@@ -40,6 +40,10 @@ def _parser() -> Parser:
     doctor.add_argument("--json", action="store_true", help="the same as JSON")
     doctor.set_defaults(run=_doctor)
 
+    agent = verbs.add_parser("agent", help="tell a broker elsewhere of this machine's GPUs, and do what it decides")
+    agent.add_argument("--config", default="", metavar="FILE", help="a file with c.GPUShare")
+    agent.set_defaults(run=_agent)
+
     simulate = verbs.add_parser("simulate", help="workloads under scheduling policies, on paper")
     simulate.add_argument(
         "act",
@@ -127,6 +131,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings = run()
     print(msgspec.json.format(msgspec.json.encode(findings)).decode() if arguments.json else as_text(findings))
     return 1 if any(finding.state == "broken" for finding in findings) else 0
+
+
+def _agent(arguments: argparse.Namespace) -> int:
+    from .server.agent_program import main
+
+    return main(arguments.config)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

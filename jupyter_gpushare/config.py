@@ -25,6 +25,7 @@ from .units import parse_bytes
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
+_NATS = r"(nats|tls)://[^\s,/]+"
 _DAYS = re.compile(rf"({'|'.join(DAYS)})(?:-({'|'.join(DAYS)}))?")
 _OBJECTIVES = tuple(policy.Weights.__dataclass_fields__)
 Wanted = TypeVar("Wanted")
@@ -134,7 +135,16 @@ class GPUShare(Configurable):
         """,
     )
     bus_url = Text(
-        "", help="How broker and GPU servers talk. Empty: within this process, the only way there is in this version."
+        "",
+        help="""
+        How broker and GPU servers talk. Empty: within the broker's process, which manages this machine's GPUs; or NATS,
+        `nats://user:password@host:4222` or `tls://…`, several with commas between them: then every GPU server runs
+        `jupyter gpushare agent`, and a broker has no GPUs of its own.
+        """,
+    )
+    bus_ca_file = Text(
+        "",
+        help="A PEM file with who signed the certificates of NATS servers (`tls://…`). Empty: whom the system trusts.",
     )
     mask_format = Choice(
         ("uuid", "index"),
@@ -149,7 +159,10 @@ class GPUShare(Configurable):
         "leave",
         help="What a JupyterLab terminal sees: `leave` the server's own mask, or `hide` every GPU.",
     )
-    server_name = Text("localhost", help="This machine's name in the cluster; its host name by default.")
+    server_name = Text(
+        "localhost",
+        help="This machine's name in the cluster; GPUSHARE_SERVER_NAME by default, without it the host name.",
+    )
     default_gpus = Number(
         0.1,
         help="""
@@ -233,7 +246,12 @@ class GPUShare(Configurable):
 
     @default("server_name")
     def _host_name(self) -> str:
-        return socket.gethostname() or "localhost"
+        return os.environ.get("GPUSHARE_SERVER_NAME") or socket.gethostname() or "localhost"
+
+    @property
+    def names_its_server(self) -> bool:
+        """Whether `server_name` was chosen, not taken from the host."""
+        return "server_name" in self.config.GPUShare or bool(os.environ.get("GPUSHARE_SERVER_NAME"))
 
     @default("broker_url")
     def _broker_of_environment(self) -> str:
@@ -264,7 +282,7 @@ class GPUShare(Configurable):
         form, allowed = {
             "broker_url": (r"https?://[^/\s]\S*|unix:///\S+", "it must be empty, http(s)://…, or unix:///path"),
             "ledger_url": (r"[a-z0-9_+]+://\S*", "it must be empty, sqlite:////path, or another SQLAlchemy URL"),
-            "bus_url": (r"", "it must be empty: this version has no bus between machines"),
+            "bus_url": (rf"{_NATS}(,{_NATS})*", "it must be empty, nats://host:4222 or tls://host:4222"),
         }[proposal.trait.name]
         if proposal.value and not re.fullmatch(form, proposal.value):
             shown = re.sub(r"://[^@/]*@", "://…@", proposal.value)  # a password does not belong in a log

@@ -28,7 +28,7 @@ from nats.js.errors import BucketNotFoundError, KeyWrongLastSequenceError, NoKey
 from nats.js.kv import KeyValue
 
 from ..errors import Unavailable
-from ..model import AnyCommand, CommandResult, NodeReport
+from ..model import AnyCommand, CommandResult, NodeReport, SayAgain
 from .leader import Leadership
 from .wire import Unreadable, opened, sealed, token
 
@@ -60,6 +60,7 @@ class NatsBus:
         self._client = Client()
         self._connected = asyncio.Event()
         self._listeners: list[Callable[[NodeReport], None]] = []
+        self._hearing: asyncio.Task[None] | None = None  # until reports are subscribed to
         self._handlers: dict[str, Handler] = {}
         self._subscribed: dict[str, Any] = {}
         self._displaced: set[str] = set()  # names that another agent has now
@@ -68,6 +69,12 @@ class NatsBus:
         self._highest = 0  # term of the newest leader that commanded this agent
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def place(self) -> str:
+        """Where NATS is, for people: without what is secret in a URL."""
+        parts = map(urlsplit, self.servers)
+        return ", ".join(f"{one.hostname}:{one.port}" if one.port else str(one.hostname) for one in parts)
 
     # --- its life ---
 
@@ -105,8 +112,26 @@ class NatsBus:
 
     def on_report(self, handler: Callable[[NodeReport], None]) -> None:
         self._listeners.append(handler)
-        if len(self._listeners) == 1:
-            self._own(self._subscribe("gpushare.report.*", self._heard))
+        if self._hearing is None:
+            self._hearing = self._own(self._subscribe("gpushare.report.*", self._heard))
+
+    async def greet(self) -> None:
+        """Has every agent that is there say everything, now that this broker hears; they obey no earlier one then."""
+        if self._hearing is not None:
+            await self._hearing
+        try:
+            await self._client.flush()
+            there = await self.present()
+        except (*AWAY, Unavailable) as error:
+            log.debug("Nobody was greeted: %r", error)  # agents speak by themselves, a little later
+            return
+        await asyncio.gather(*map(self._greet, there))
+
+    async def _greet(self, key: str) -> None:
+        try:
+            await self._ask(f"gpushare.command.{key}", sealed(SayAgain(session=""), self.term), REPORT_S)
+        except Unavailable as error:
+            log.debug("%s was not greeted: %s", key, error)
 
     async def _heard(self, message: Msg) -> None:
         try:
@@ -227,6 +252,10 @@ class NatsBus:
                     revision = await self._renew(bucket, key, revision)
             except KeyWrongLastSequenceError:
                 await self._step_back(server, subject)
+            except BucketNotFoundError:
+                log.debug("No broker was ever there; %s waits for the first", server)
+                await asyncio.sleep(RETRY_S)
+                continue
             except AWAY as error:
                 log.warning("%s cannot say that it is there: %r", server, error)
                 await asyncio.sleep(RETRY_S)
@@ -289,8 +318,7 @@ class NatsBus:
         self.trouble = "NATS is away."
 
     async def _failed(self, error: Exception) -> None:
-        shown = ", ".join(urlsplit(one).hostname or one for one in self.servers)
-        words = f"NATS at {shown}: {error or type(error).__name__}."
+        words = f"NATS at {self.place}: {error or type(error).__name__}."
         if words != self.trouble:
             log.warning("%s", words)
         self.trouble = words
@@ -336,7 +364,8 @@ class NatsBus:
         except nats.errors.Error as error:
             log.debug("An answer was lost: %r", error)
 
-    def _own(self, work: Any) -> None:
+    def _own(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

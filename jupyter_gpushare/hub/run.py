@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from tornado import web
 from tornado.httpserver import HTTPServer
-from traitlets import TraitError
-from traitlets.config import Config
-from traitlets.config.loader import ConfigFileNotFound, PyFileConfigLoader
 
 from .._version import __version__
 from ..config import GPUShare, Policy
 from ..errors import BadDemand, GPUShareError
+from ..server import program
 from ..server.host import Host
 from ..server.link import Link
 from ..server.rooms import owner
@@ -37,22 +32,6 @@ log = logging.getLogger("jupyter_gpushare.hub")
 NEEDED = ("JUPYTERHUB_API_TOKEN", "JUPYTERHUB_API_URL", "JUPYTERHUB_SERVICE_PREFIX", "JUPYTERHUB_SERVICE_URL")
 GROUPS_S = 30.0  # how late a change of the hub's groups may count
 PORT_S = 15.0  # how long the service before this one may take to leave its port
-LOOK_S = 1.0  # between two looks whether the hub that started this still lives
-
-
-def configured(file: str, settings: str) -> tuple[GPUShare, Policy]:
-    """The traits of a config file, and over them those of `settings` (JSON by class). Raises BadDemand, one line."""
-    config = Config()
-    try:
-        if file:
-            path = Path(file)
-            config.merge(PyFileConfigLoader(path.name, path=str(path.parent)).load_config())
-        config.merge(json.loads(settings or "{}"))
-        return GPUShare(config=config), Policy(config=config)
-    except ConfigFileNotFound:
-        raise BadDemand(f"--config: there is no file {file}.") from None
-    except (TraitError, ValueError) as error:
-        raise BadDemand(str(error)) from None
 
 
 def check(environ: Mapping[str, str]) -> None:
@@ -140,17 +119,10 @@ class Service:
 
 async def serve(service: Service, *, managed: bool) -> None:
     """Until SIGTERM or SIGINT, or, managed, until the hub that started it is gone: the next one starts its own."""
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    parent = os.getppid()
+    asked, parent = program.end_asked(), os.getppid()
     await service.start()
     try:
-        while not ended.is_set() and (not managed or os.getppid() == parent):
-            try:
-                await asyncio.wait_for(ended.wait(), LOOK_S)
-            except asyncio.TimeoutError:
-                continue
+        await program.until(asked, parent if managed else None)
     finally:
         await service.stop()
 
@@ -160,10 +132,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", default="", metavar="FILE", help="a file with c.GPUShare and c.Policy")
     parser.add_argument("--managed", action="store_true", help="end with the process that started this one, the hub")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="[%(levelname)1.1s %(asctime)s GPUShare] %(message)s")
+    program.log_as("GPUShare")
     try:
         check(os.environ)
-        config, policy = configured(arguments.config, os.environ.get("GPUSHARE_SETTINGS", ""))
+        config, policy = program.configured(arguments.config, os.environ.get("GPUSHARE_SETTINGS", ""))
         asyncio.run(serve(Service(config, policy, os.environ), managed=arguments.managed))
     except BadDemand as error:
         print(f"jupyter-gpushare service: {error}", file=sys.stderr)  # noqa: T201

@@ -132,6 +132,7 @@ class Agent:
         await off_loop(self._sampler.close)
 
     async def _run(self) -> None:
+        said = ""
         while self._task is not None:  # asyncio.wait_for may swallow the cancellation when a sample comes just then
             try:
                 await asyncio.wait_for(self._woken.wait(), self._heartbeat_s)
@@ -140,8 +141,11 @@ class Agent:
             self._woken.clear()
             try:
                 await self.tell()
+                said = ""
             except Unavailable as error:
-                log.warning("%s cannot reach the broker: %s", self.server, error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("%s cannot reach the broker: %s", self.server, error)
             except Exception:  # a machine that falls silent for one bad report would be worse
                 log.exception("%s could not report", self.server)
 

@@ -6,11 +6,11 @@ import asyncio
 import importlib
 import logging
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +19,11 @@ from ..model import Caller
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
+    from ..broker.ledger import Ledger
     from ..broker.port import Reply, Settings, StreamEvent
+    from ..bus.base import Bus
+    from ..bus.leader import Leadership
+    from ..bus.nats import NatsBus
     from ..node.agent import Agent
     from ..node.checkpoint import CheckpointMechanism
 
@@ -29,14 +33,12 @@ HEAVY = (
     "broker.ledger",
     "broker.metrics",
     "bus.local",
-    "node.agent",
-    "node.simulated",
-    "node.nvml",
-    "node.checkpoint",
+    "server.agents",
 )
 FIRST_LOOK_S = 1.0  # a driver that takes longer is there, and its devices are shown when it answers
 SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
 PACKAGE = __package__.rpartition(".")[0]
+STANDS_BY = "Another GPU broker leads; this one stands by until that has gone."
 
 
 class Host:
@@ -66,50 +68,87 @@ class Host:
         self._some_devices = False
         self._examining: asyncio.Future[object] | None = None
         self._parking: CheckpointMechanism | None = None  # of real devices
+        self._nats: NatsBus | None = None
+        self._leading: Leadership | None = None  # among the brokers of one bus between machines
         self._ends = AsyncExitStack()
 
     async def start(self) -> None:
+        """Returns when it decides. On a bus between machines that waits until no other broker leads."""
         loop = asyncio.get_running_loop()
         for module in HEAVY:
             await loop.run_in_executor(None, importlib.import_module, f"{PACKAGE}.{module}")
-        from ..broker.broker import Broker
         from ..broker.ledger import Ledger
-        from ..broker.metrics import Metrics
-        from ..bus.local import LocalBus
 
-        bus = LocalBus()
+        bus = await (self._between_machines() if self.config.bus_url else self._within())
         ledger = await Ledger.open(self.config.ledger_url, broker=self._name())
         self._ends.push_async_callback(ledger.close)
-        agents = await loop.run_in_executor(None, self._agents, bus)
-        if self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
+        if self._nats is not None:
+            self._leading = await self._nats.lead(f"{socket.gethostname()}:{os.getpid()}")
+        agents = [] if self._nats is not None else await loop.run_in_executor(None, self._agents, bus)
+        if agents and self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
             self.log.info("No GPU is lent: this machine has none.")
             await agents.pop().stop()
-        self._some_devices = bool(agents)
-        settings = self._settings(some_devices=self._some_devices)
-        self.broker = Broker(
-            bus,
-            ledger,
-            self.policy.frozen(datetime.now()),
-            time.monotonic,
-            settings,
-            metrics=Metrics(),
-            doctor=self._doctor,
-        )
-        await self.broker.start()
-        self._ends.push_async_callback(self.broker.stop)
+        self._some_devices = bool(agents) or self._nats is not None
+        await self._decide(bus, ledger)
         reported = asyncio.Event()
         bus.on_report(lambda _: reported.set())
         for agent in agents:
             await agent.start()
             self._ends.push_async_callback(agent.stop)
-        if self.policy.schedule:
-            keeping = asyncio.create_task(self._keep_schedule(self.broker))
-            self._ends.callback(keeping.cancel)
+        if self._nats is not None:
+            calling = asyncio.create_task(self._nats.greet(), name="gpushare-greeting")
+            self._ends.callback(calling.cancel)
         if self.folder is not None:
             self._open_door(self.folder / "broker.sock")
         if agents and self._first_report_s:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(reported.wait(), self._first_report_s)
+
+    async def _within(self) -> Bus:
+        """A bus inside this process, whose agents are here."""
+        from ..bus.local import LocalBus
+
+        return LocalBus()
+
+    async def _between_machines(self) -> Bus:
+        """The bus to agents that are programs of their own."""
+        from .program import nats_bus
+
+        self._nats = nats_bus(self.config, f"broker on {socket.gethostname()}", creates=True)
+        self._ends.push_async_callback(self._nats.close)
+        await self._nats.start()
+        return self._nats
+
+    async def _decide(self, bus: Bus, ledger: Ledger) -> None:
+        """Makes the broker, and keeps its policy by the schedule."""
+        from ..broker.broker import Broker
+        from ..broker.metrics import Metrics
+
+        self.broker = Broker(
+            bus,
+            ledger,
+            self.policy.frozen(datetime.now()),
+            time.monotonic,
+            self._settings(some_devices=self._some_devices),
+            metrics=Metrics(),
+            doctor=self._doctor,
+        )
+        await self.broker.start()
+        self._ends.push_async_callback(self.broker.stop)
+        if self.policy.schedule:
+            keeping = asyncio.create_task(self._keep_schedule(self.broker))
+            self._ends.callback(keeping.cancel)
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why it does not answer yet, where that is nothing of its own."""
+        if self._nats is None or self._leading is not None:
+            return None
+        return self._nats.trouble or STANDS_BY
+
+    async def over(self) -> None:
+        """Returns when it may decide no more, because another broker leads; never where there can be none."""
+        await (asyncio.Event() if self._leading is None else self._leading.lost).wait()
 
     async def stop(self) -> None:
         """In the order opposite to the start's. Leases stay in the ledger: kernels may run on."""
@@ -157,70 +196,30 @@ class Host:
             links=tuple(Link(link.gb_s, link.latency_s, link.between) for link in self.policy.server_links()),
         )
 
-    def _agents(self, bus: object) -> list[Agent]:
+    def _agents(self, bus: Bus) -> list[Agent]:
         """One per simulated server, or one for this machine. Blocks a little: files are read."""
-        from ..node.agent import Agent
-        from ..node.checkpoint import CheckpointMechanism
-        from ..node.checkpoint_driver import HelperDriver
-        from ..node.inventory import parse_inventory
-        from ..node.mps import Servers
-        from ..node.nvml import NvmlBackend
-        from ..node.sharing import SharedBackend, Wanted
-        from ..node.simulated import SimulatedBackend
-        from .pool import Pool
+        from . import agents
 
-        make = partial(Agent, bus=bus, interval_s=self.config.sample_interval_s, prove=self._mode == "hub")
+        if self.config.devices == "off":
+            return []
+        prove = self._mode != "embedded"  # whoever tells of a kernel's process may be any user
         if self.config.devices == "simulated":
-            agents = []
-            for server in parse_inventory(self.config.simulated_inventory, salt=self._salt()):
-                devices = SimulatedBackend(server)
-                pool = Pool(self._place("locks"), devices.sample, masked=False)
-                self._ends.callback(pool.close)
-                journal = self._journal(server.name)
-                agents.append(
-                    make(
-                        server=server.name,
-                        backend=devices,
-                        mechanism=devices,
-                        declared=devices,
-                        offered=pool.why_not,
-                        journal=journal,
-                    )
-                )
-            return agents
-        place = Path("/run/gpushare/mps") if os.getuid() == 0 else self._place("mps")  # root's serve everybody
-        place = Path(self.config.mps_folder) if self.config.mps_folder else place
-        wanted = Wanted(self.config.sharing, self.config.sharing_of)
-        backend = SharedBackend(NvmlBackend(), wanted, Servers(place), self.user)
-        pool = Pool(Path(self.config.lock_dir) if self.config.lock_dir else None, backend.sample)
-        self._ends.callback(pool.close)
-        name = self.config.server_name
-        parked = self._place(f"parked-{name}.json")
-        self._parking = CheckpointMechanism(HelperDriver(), parked, many=self.config.park_many)
-        self._ends.callback(self._parking.close)
-        return [
-            make(
-                server=name,
-                backend=backend,
-                mechanism=self._parking,
-                offered=pool.why_not,
-                journal=self._journal(name),
-            )
-        ]
+            return agents.simulated(self.config, bus, self.folder, self._ends.callback, salt=self._salt(), prove=prove)
+        agent, self._parking = agents.of_this_machine(
+            self.config, bus, self.user, self.folder, self._ends.callback, prove=prove
+        )
+        return [agent]
 
     def _name(self) -> str:
-        """Keeps brokers on one database apart. Whoever takes this one's place has the same: it meets in this folder."""
+        """Keeps brokers on one database apart. Whoever takes this one's place has the same: it meets in this folder, or
+        on the bus between machines."""
+        if self.config.bus_url:
+            return "bus"
         kind = "simulated" if self.config.devices == "simulated" else "real"
         return f"{kind}:{self.folder or self.user}"
 
     def _salt(self) -> str:
         return str(self.folder or self.user)
-
-    def _place(self, name: str) -> Path | None:
-        return self.folder / name if self.folder is not None else None
-
-    def _journal(self, server: str) -> Path | None:
-        return self._place(f"agent-{server}.json")
 
     async def _doctor(self) -> object:
         """The findings of one examination at a time, however many ask for it."""

@@ -22,9 +22,14 @@ LOOK_S = 0.5  # between two looks whether the broker that was joined still lives
 
 
 class Here(BrokerPort, Protocol):
-    """A broker that can run in this process."""
+    """A broker that can run in this process. `waits_for`: why `start` takes its time, where that is nothing of its own.
+    `over` returns when another broker leads."""
+
+    waits_for: str | None
 
     async def start(self) -> None: ...
+
+    async def over(self) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -50,6 +55,7 @@ class Link:
         self._url, self._token = url, token
         self._starting_s, self._starting_until = (0.0 if url else starting_s), 0.0
         self._port: BrokerPort | None = None
+        self._here: Here | None = None
         self._found = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self.leads = False
@@ -69,7 +75,13 @@ class Link:
     def check(self) -> None:
         """Raises Unavailable at once where there is no broker now: for who looks, and looks again by itself."""
         if not self._found.is_set():
+            self._check_standing_by()
             raise Unavailable("The GPU service is starting; ask again in a moment.", reason="starting")
+
+    def _check_standing_by(self) -> None:
+        """Raises Unavailable at once where another broker has to be asked, or NATS is away: it will take its time."""
+        if self._here is not None and self._here.waits_for is not None:
+            raise Unavailable(self._here.waits_for, reason="standby")
 
     async def call(
         self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
@@ -94,6 +106,8 @@ class Link:
             yield event
 
     async def _there(self, patience_s: float) -> BrokerPort:
+        if not self._found.is_set():
+            self._check_standing_by()
         try:
             await asyncio.wait_for(self._found.wait(), max(patience_s, 0.01))
         except asyncio.TimeoutError:
@@ -148,14 +162,16 @@ class Link:
 
     async def _lead(self) -> None:
         assert self._make is not None
-        here = self._make()
+        self._here = here = self._make()
         try:
             await here.start()
-            self.log.info("The GPU broker runs in this server.")
+            self.log.info("The GPU broker runs in this process.")
             self._use(here, leads=True)
-            await asyncio.Event().wait()
+            await here.over()
+            self.log.warning("The GPU broker stops here: another one leads, or the bus is away.")
         finally:
             self._use(None)
+            self._here = None
             await asyncio.shield(here.stop())
 
     async def _join(self) -> None:

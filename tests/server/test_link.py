@@ -18,8 +18,13 @@ from jupyter_gpushare.server.link import Link
 class Here:
     """A broker that answers everything."""
 
+    waits_for = None
+
     async def start(self) -> None:
         pass
+
+    async def over(self) -> None:
+        await asyncio.Event().wait()
 
     async def stop(self) -> None:
         pass
