@@ -395,13 +395,16 @@ class Policy(Configurable):
         ("charge", "warn", "stop"),
         "charge",
         help="""
-        What becomes of a user's process on a device their session's mask never named. In this version it is shown,
-        which is part of `charge`; `warn` (also tell them) and `stop` (end it) are refused at the start.
+        What becomes of a user's process on a device their session was not given: `charge` it, and show it. `warn`
+        (also tell them) and `stop` (end it) are refused by this version.
         """,
     )
     busy_limit_s = Number(
         0,
-        help="Seconds one cell may run without ever using its GPU; 0: no limit. This version refuses any other value.",
+        help="""
+        Seconds one cell may run without ever using the GPU it was given; then it counts as idle: its GPU can be taken
+        when somebody waits, and is given back when there is room. 0: no limit.
+        """,
     )
     expand_above = Number(0.9, most=1, help="A session that uses more of its share gets more, if there is room.")
     shrink_below = Number(0.3, most=1, help="One that uses less of it gives some up, if somebody waits.")
@@ -505,7 +508,7 @@ class Policy(Configurable):
                 _unusable(proposal.trait, self, proposal.value, allowed)
         return proposal.value
 
-    @validate("off_lease", "busy_limit_s")
+    @validate("off_lease")
     def _is_carried_out(self, proposal: Bunch) -> object:
         """A setting that nothing follows yet must not seem to be in force."""
         if proposal.value != proposal.trait.default_value:
@@ -534,6 +537,7 @@ class Policy(Configurable):
             stop_warn_s=self.stop_warn_s,
             reclaim=self.reclaim,
             stop_idle_kernels=self.stop_idle_kernels,
+            busy_limit_s=float(self.busy_limit_s),
             expand_above=self.expand_above,
             shrink_below=self.shrink_below,
             window_s=self.window_s,

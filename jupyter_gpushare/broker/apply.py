@@ -215,8 +215,8 @@ class Applier:
             placement.share = 0.0
             placement.memory_used = 0
         session.lease_since = None
-        if session.wants_back and session.waiting_since is None:
-            session.waiting_since = now  # its owner asked for it while it was on its way out
+        if (session.wants_back or session.cells > 0) and session.waiting_since is None:
+            session.waiting_since = now  # its owner asked for it, or a cell runs that may call on it
         self.remember(session)
 
     def _resumed(self, session: Session, result: CommandResult, now: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.decide import decide
 from ..core.state import State
 from ..model import Decision
-from . import state, upkeep
+from . import charges, state, upkeep
 from .metrics import Share
 from .records import Cluster
 
@@ -75,7 +75,7 @@ def _decide(broker: Broker, now: float) -> None:
                 raise
             matrix, decisions = _look(broker, broker.cluster, now, broker.columns)
         if turn_round == 0:
-            upkeep.charge(broker, matrix, now)
+            charges.charge(broker, matrix, now)
         if broker.metrics is not None:
             broker.metrics.decided(decisions, time.perf_counter() - began)
         for session in broker.cluster.sessions.values():

@@ -20,6 +20,7 @@ from .rows import LeaseRow
 
 GAPS = 16  # last gaps between bursts that are kept
 USE_WINDOW_S = 2.0  # a tree that used a device this recently computes
+OPENS_S = 5.0  # what a cell does so soon after it got its devices is opening them
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class Session:
     end_why: str = ""
     cells: int = 0  # execute_requests of the present process that run
     told_at: float = -math.inf  # when its server last told of a cell
+    cell_since: float = -math.inf  # when the cell that runs began
+    over_since: float | None = None  # its cell has been beyond Policy.busy_limit_s since, and counts as idle
     gated: bool = False
     asked_at: float = 0.0  # when its gate last asked
     admitted_at: float | None = None  # a waiting cell was let in then; its start follows
@@ -185,7 +188,7 @@ class Session:
         used = seen is not None and now - seen < USE_WINDOW_S and not self.parked  # what was parked used it before
         if self.released_at is not None:
             return self.live and used and seen >= self.released_at
-        return self.live and (used or self.cells > 0)
+        return self.live and (used or (self.cells > 0 and self.over_since is None))
 
     def idle_since(self, now: float) -> float | None:
         """Rule 6: the end of its last cell or of its own GPU use, whichever is later. None: it computes, or may."""
@@ -193,8 +196,25 @@ class Session:
             return None
         if self.held is not None and self.context and self.held.gpu_idle_s is None:
             return None  # its node cannot tell what it does there
-        ends = [at for at in (self.last_burst_end, self.last_use, self.lease_since) if at is not None]
-        return max(ends, default=self.opened)
+        ends = (self.last_burst_end, self.last_use, self.lease_since, self.over_since)
+        return max((at for at in ends if at is not None), default=self.opened)
+
+    def strays(self) -> tuple[str, ...]:
+        """Devices where its processes have a context although it was not given them."""
+        held = self.held
+        return () if held is None else tuple(uuid for uuid in held.devices if uuid not in self.placements)
+
+    def unused_s(self, now: float) -> float | None:
+        """How long its cell has run on its devices without ever using them; None: it did, or that cannot be told.
+
+        Opening a device is no use of it yet.
+        """
+        blind = self.held is None or (self.context and self.held.gpu_idle_s is None)
+        if self.cells == 0 or self.gated or self.parked or not self.placements or blind:
+            return None
+        given = -math.inf if self.lease_since is None else self.lease_since + OPENS_S
+        since = max(self.cell_since, given, -math.inf if self.admitted_at is None else self.admitted_at)
+        return None if self.last_use is not None and self.last_use > since else now - since
 
 
 @dataclass(slots=True)
@@ -249,6 +269,7 @@ class Cluster:
     tickets: dict[tuple[str, str], str] = field(default_factory=dict)  # (origin, path) -> the session that has it
     reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
+    off_lease: set[str] = field(default_factory=set)  # sessions seen on a device that they were not given
     drains: set[str] = field(default_factory=set)  # devices, also those no node has reported yet
     mix: Mix | None = None  # what is typically asked for, kept while it holds (broker/state.py)
 

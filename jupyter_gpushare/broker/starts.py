@@ -99,8 +99,8 @@ async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Bin
 
 
 def _check_owner(broker: Broker, caller: Caller, spec: SessionSpec) -> None:
-    """A server speaks for its own user's sessions; on simulated devices, and without a hub, it may play several."""
-    plays = broker.settings.simulated and broker.settings.mode != "hub"
+    """A server speaks for its own user's sessions; on simulated devices of their own, a user may play several."""
+    plays = broker.settings.simulated and broker.settings.mode == "embedded"
     if not caller.admin and spec.user != caller.user and not plays:
         raise NotAllowed(f"user: {spec.user!r} is not who asks; a server starts sessions of its own user only.")
     if caller.origin is not None and spec.origin != caller.origin:
@@ -311,6 +311,7 @@ def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> N
     session.last_alive = session.told_at = now
     if phase == "start":
         session.cells += 1
+        session.cell_since = now if session.cells == 1 else session.cell_since
         if session.gated:
             return  # it is heard of while it waits at the gate; its burst begins when it is let in
         if session.burst is None:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ..core import fairness
 from ..core.probe import Burst, observe
-from ..core.state import State
 from ..model import Finding
 from . import wishes, words
-from .records import Measured, Session, Usage
-from .rows import UsageRow
+from .records import Measured, Session
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -39,6 +34,7 @@ def upkeep(broker: Broker, now: float) -> None:
 
 
 def _keep_up(broker: Broker, session: Session, now: float) -> None:
+    _notice_overlong(session, broker.policy.busy_limit_s, now)
     notice_burst(session, now)
     if session.gated and now - session.asked_at > GATE_SILENT_S:
         leave(session)
@@ -75,6 +71,17 @@ def proven_gone(session: Session) -> bool:
     asked = session.attached_at is not None or (session.recovering and session.server is not None)
     holds = bool(session.placements) or session.parked
     return session.processes in ("none", "gone") or (session.processes == "unknown" and not (asked or holds))
+
+
+def _notice_overlong(session: Session, limit_s: float, now: float) -> None:
+    """Since when its cell, which never used its GPU, is beyond the limit; a move that this led to ends first."""
+    if session.doing is not None:
+        return
+    unused_s = session.unused_s(now) if limit_s > 0 else None
+    if unused_s is None or unused_s < limit_s:
+        session.over_since = None
+    elif session.over_since is None:
+        session.over_since = now
 
 
 def notice_burst(session: Session, now: float) -> None:
@@ -137,46 +144,6 @@ def leave(session: Session) -> None:
     session.gated = False
     if not session.wants_back and session.placements:
         session.waiting_since = None
-
-
-def charge(broker: Broker, state: State, now: float) -> None:
-    """Usage since the last turn: to the ledger as it was, to fair share only where somebody waited for it."""
-    dt_s = max(0.0, now - broker.charged_at)
-    broker.charged_at = now
-    cluster, held = broker.cluster, state.placements
-    waiting = ~np.isnan(state.sessions.waiting_since)
-    wanted = state.allowed[state.sessions.allowed[waiting]].any(axis=0) if waiting.any() else np.zeros(0, bool)
-    contended = held.lease & (wanted[held.device] if waiting.any() else False)
-    usage = fairness.charge(
-        state.users.usage,
-        state.sessions.user[held.session],
-        held.share,
-        fairness.worth(state.devices)[held.device],
-        contended,
-        dt_s,
-    )
-    for user, seconds in zip(state.users.name, usage.tolist(), strict=True):
-        cluster.usage[user] = Usage(seconds, now)
-    rows = []
-    for index in np.flatnonzero(held.lease & (held.share > 0)).tolist():
-        session = cluster.sessions[state.sessions.id[held.session[index]]]
-        gpu_s = float(held.share[index]) * dt_s
-        session.charged_gpu_s += gpu_s
-        placement = session.placements[state.devices.uuid[held.device[index]]]
-        used_s = None if placement.utilization is None else placement.utilization * dt_s
-        rows.append(
-            UsageRow(
-                session=session.id,
-                user=session.user,
-                group=broker.settings.groups.get(session.user),
-                device=placement.device,
-                held_s=dt_s,
-                gpu_s=gpu_s,
-                used_s=used_s,
-            )
-        )
-    if rows and dt_s > 0:
-        broker.ledger.usage(*rows)
 
 
 def findings(broker: Broker) -> tuple[Finding, ...]:

@@ -95,6 +95,8 @@ def message(
         "lost": f"{where} stopped answering. Its memory is lost; the kernel and what it holds in RAM live on.",
         "dead": "Ended. Its GPU was given back.",
     }
+    if state in ("active", "idle") and session.leased and (stray := _stray(cluster, session)) is not None:
+        return stray
     if state == "bound" and session.context:
         return f"Let go of {where}. What lies in its memory stays until somebody needs the room."
     if state == "parked" and session.waiting_since is not None:
@@ -103,12 +105,25 @@ def message(
         return f"Waiting for a GPU, {place(position)}, {about(eta_s)}. The cell starts by itself."
     if state == "active" and not session.owns:
         return f"Computing on {where} on borrowed time: it is full, and its holders may want it back."
+    if state == "idle" and session.over_since is not None and session.warned_until is None:
+        return f"Its cell has long run without using {where}, so it counts as idle. It stays while nobody waits."
     if state == "idle":
         pinned = session.pinned_until is not None and session.pinned_until > now
         if pinned:
             return f"Kept on {where}. Nothing is parked before the time you chose."
         return reclaim(session, now) or ordinary[state]
     return ordinary[state]
+
+
+def _stray(cluster: Cluster, session: Session) -> str | None:
+    """For who holds a device: that somebody else computes there without a share of it."""
+    for name in cluster.off_lease:
+        other = cluster.sessions.get(name)
+        shared = () if other is None or other is session else set(other.strays()) & set(session.placements)
+        if shared:
+            where = gpus(cluster, tuple(sorted(shared)))
+            return f"Someone computes on {where} without a share of it. It is charged to them; yours may be slower."
+    return None
 
 
 def next_of(

@@ -42,6 +42,7 @@ class Policy:
     stop_warn_s: float = 300.0
     reclaim: Literal["contended", "always", "never"] = "contended"
     stop_idle_kernels: bool = False
+    busy_limit_s: float = 0.0  # after which a cell that never used its GPU counts as idle; 0: never
     expand_above: float = 0.9
     shrink_below: float = 0.3
     window_s: float = 30.0

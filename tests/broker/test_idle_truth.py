@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from jupyter_gpushare.core.policy import Policy
 from jupyter_gpushare.units import GIB
 
@@ -61,6 +64,69 @@ async def test_a_cell_that_prints_nothing_and_uses_no_gpu_for_hours_is_not_idle(
         w.broker.cluster.sessions["k2"].asked_at = w.clock()
         assert (await w.seen("k1"))["state"] == "active"
         assert not w.broker.cluster.sessions["k1"].warned
+
+
+LIMIT_S = 300.0
+
+
+async def test_a_cell_beyond_the_busy_limit_that_never_used_its_gpu_counts_as_idle(world):
+    """E11: `while True: pass`: parked for who waits, and then in line to come back."""
+    w = await world(Policy(idle_after_s=20, warn_before_s=5, busy_limit_s=LIMIT_S), devices=1)
+    await w.kernel("k1", demand={"gpus": 0.6})
+    await w.cell("k1", memory=60 * GIB)
+    await w.cell_ends("k1")
+    await w.call("POST", "sessions/k1/burst", server("alice"), {"phase": "start"})
+    await bob_waits(w)
+    await bob_asks_on(w, LIMIT_S - 5)
+    assert (await w.seen("k1"))["state"] == "active"
+    await bob_asks_on(w, 10)
+    assert (await w.seen("k1"))["state"] == "idle"
+    assert "counts as idle" in (await w.seen("k1"))["message"]
+    await bob_asks_on(w, 40)
+
+    assert (await w.seen("k2", "bob"))["state"] == "active"
+    assert (await w.seen("k1"))["parked_bytes"] == 60 * GIB
+    assert (await w.seen("k1"))["waiting_s"] is not None  # what its cell may yet call on the GPU waits for that
+    await w.ends("k2", "bob")
+    await w.wait(5)
+    assert (await w.seen("k1"))["state"] == "active"
+
+
+@pytest.mark.parametrize("what", ["it used its GPU once", "its use cannot be told", "nobody set a limit"])
+async def test_a_long_cell_is_not_beyond_the_busy_limit_when(world, what):
+    limit_s = 0 if what == "nobody set a limit" else LIMIT_S
+    w = await world(Policy(idle_after_s=20, warn_before_s=5, busy_limit_s=limit_s), devices=1)
+    await w.kernel("k1", demand={"gpus": 0.6})
+    await w.cell("k1", memory=60 * GIB)
+    await w.cell_ends("k1")
+    await w.call("POST", "sessions/k1/burst", server("alice"), {"phase": "start"})
+    await bob_waits(w)
+    await bob_asks_on(w, 60)
+    if what == "it used its GPU once":
+        w.node.uses("k1", "GPU-alpha-0", 60 * GIB, busy=0.9)
+        await w.wait(1)
+        w.node.quiet("k1", 0.0)
+    elif what == "its use cannot be told":
+        held = w.node.held["k1"]
+        w.node.held["k1"] = msgspec.structs.replace(held, gpu_idle_s=None, utilization={"GPU-alpha-0": None})
+    await bob_asks_on(w, 3 * LIMIT_S)
+    assert (await w.seen("k1"))["state"] == "active"
+    assert (await w.seen("k2", "bob"))["state"] == "waiting"
+    assert not w.broker.cluster.sessions["k1"].warned
+
+
+async def bob_waits(w) -> None:
+    """A cell of his waits for what is not free."""
+    await w.kernel("k2", "bob", demand={"gpus": 0.6, "memory": 40 * GIB})
+    await w.call("POST", "sessions/k2/hello", kernel("bob", "k2"))
+    await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0})
+    await w.call("POST", "sessions/k2/burst", server("bob"), {"phase": "start"})
+
+
+async def bob_asks_on(w, seconds: float) -> None:
+    for _ in range(int(seconds / 5)):
+        w.broker.cluster.sessions["k2"].asked_at = w.clock()
+        await w.wait(5, step=5)
 
 
 async def test_a_kernel_that_never_had_a_client_holds_nothing_and_hinders_nobody(world):

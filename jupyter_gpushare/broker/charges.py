@@ -1,0 +1,87 @@
+"""What users are charged: shares they held, what they used beyond them, and devices that they used without any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core import fairness
+from ..core.room import sum_at
+from ..core.state import State
+from .records import Session, Usage
+from .rows import UsageRow
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+
+def charge(broker: Broker, state: State, now: float) -> None:
+    """Usage since the last turn: to the ledger as it was, to fair share only where it kept others from a device.
+
+    A share is charged where somebody waited for it. What a session was seen to use beyond its share, and what one uses
+    of a device on which it has none, is charged where somebody waited, or computed there as well: a share on a
+    time-sliced device is only a target, and a mask is no fence.
+    """
+    dt_s = max(0.0, now - broker.charged_at)
+    broker.charged_at = now
+    cluster, held = broker.cluster, state.placements
+    size = len(state.devices.uuid)
+    waiting = ~np.isnan(state.sessions.waiting_since)
+    wanted = state.allowed[state.sessions.allowed[waiting]].any(axis=0) if waiting.any() else np.zeros(size, bool)
+    bursts = held.lease & state.sessions.bursting[held.session]
+    crowd = sum_at(held.device, bursts, size)
+    beyond = np.where(held.lease & (crowd[held.device] - bursts > 0), np.fmax(held.use - held.share, 0.0), 0.0)
+    beyond = np.nan_to_num(beyond)
+    worth = fairness.worth(state.devices)
+    user = state.sessions.user[held.session]
+    usage = fairness.charge(
+        state.users.usage, user, held.share, worth[held.device], held.lease & wanted[held.device], dt_s
+    )
+    usage = fairness.charge(usage, user, beyond, worth[held.device], held.lease, dt_s)
+    rows = []
+    for index in np.flatnonzero(held.lease & (held.share + beyond > 0)).tolist():
+        session = cluster.sessions[state.sessions.id[held.session[index]]]
+        placement = session.placements[state.devices.uuid[held.device[index]]]
+        gpu_s = float(held.share[index] + beyond[index]) * dt_s
+        rows.append(_row(broker, session, placement.device, placement.utilization, gpu_s, dt_s))
+    device_row = {uuid: index for index, uuid in enumerate(state.devices.uuid)} if cluster.off_lease else {}
+    user_row = {name: index for index, name in enumerate(state.users.name)} if cluster.off_lease else {}
+    for session, uuid, used in off_lease(broker):
+        if uuid not in device_row or session.user not in user_row:
+            continue
+        device = device_row[uuid]
+        if wanted[device] or crowd[device]:
+            usage[user_row[session.user]] += used * worth[device] * dt_s
+        rows.append(_row(broker, session, uuid, used, used * dt_s, dt_s))
+    for name, seconds in zip(state.users.name, usage.tolist(), strict=True):
+        cluster.usage[name] = Usage(seconds, now)
+    if rows and dt_s > 0:
+        broker.ledger.usage(*rows)
+
+
+def off_lease(broker: Broker) -> Iterator[tuple[Session, str, float]]:
+    """Sessions with a context on a device that they were not given, the device, and what they use of it where known."""
+    for name in tuple(broker.cluster.off_lease):
+        session = broker.cluster.sessions.get(name)
+        if session is None or session.held is None:
+            broker.cluster.off_lease.discard(name)
+            continue
+        for uuid in session.strays():
+            used = session.held.utilization.get(uuid)
+            if used is not None:
+                yield session, uuid, used
+
+
+def _row(broker: Broker, session: Session, device: str, used: float | None, gpu_s: float, dt_s: float) -> UsageRow:
+    session.charged_gpu_s += gpu_s
+    return UsageRow(
+        session=session.id,
+        user=session.user,
+        group=broker.settings.groups.get(session.user),
+        device=device,
+        held_s=dt_s,
+        gpu_s=gpu_s,
+        used_s=None if used is None else used * dt_s,
+    )
