@@ -71,7 +71,7 @@ export abstract class LiveWidget extends ReactWidget {
       now: this._drawnAt,
       focused: focus.kernel,
       rowKeys: preferences.rowKeys,
-      retry: () => model.retry()
+      retry: this._retry
     };
     return <UiProvider value={ui}>{this.draw()}</UiProvider>;
   }
@@ -118,6 +118,8 @@ export abstract class LiveWidget extends ReactWidget {
       }, TICK_MS);
     }
   };
+
+  private _retry = (): void => this.host.model.retry();
 
   private _ticks: ReturnType<typeof setInterval> | undefined;
   private _drawnAt = 0;

@@ -1,9 +1,9 @@
 /** Bars and lines: share, place in line, slices of a device, two minutes of a reading. */
 import { percent } from '../format';
 import { progress } from '../states';
-import { IDevice, ISession } from '../tokens';
-import { IMoment, isForeign, meanOf, mySessionsOn, othersOn, unmanaged } from '../view';
-import { useMoment, useUi } from './context';
+import { IDevice, ISession, IStatus } from '../tokens';
+import { isForeign, meanOf, mySessionsOn, othersOn, unmanaged } from '../view';
+import { useStatus, useUi } from './context';
 import { vars } from './marks';
 
 /** Fill: share now; tick: guarantee; track: limit. Hatched while memory moves, or when the data is old. */
@@ -68,7 +68,7 @@ const MOST_SQUARES = 12;
 /** The line you stand in: squares ahead, you, squares behind. */
 export function QueueLine({ session }: { session: ISession }): JSX.Element {
   const { trans } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const place = session.queue_position ?? status.queue.length;
   const ahead = Math.max(0, place - 1);
   const behind = Math.max(0, status.queue.length - place);
@@ -96,7 +96,7 @@ interface ISlice {
 }
 
 /** Who has how much of a device: yours first, others in order of size, then what belongs to no notebook. */
-export function slices(device: IDevice, { status }: IMoment): ISlice[] {
+export function slices(device: IDevice, status: IStatus): ISlice[] {
   const mine = mySessionsOn(status, device.uuid)
     .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
     .filter(share => share > 0)
@@ -111,7 +111,7 @@ export function slices(device: IDevice, { status }: IMoment): ISlice[] {
 }
 
 export function Slices({ device, label }: { device: IDevice; label: string }): JSX.Element {
-  const moment = useMoment();
+  const status = useStatus();
   return (
     <div
       className="jp-GPUShare-slices"
@@ -119,7 +119,7 @@ export function Slices({ device, label }: { device: IDevice; label: string }): J
       aria-label={label}
       data-crossed={device.state === 'lost' || undefined}
     >
-      {slices(device, moment).map((slice, index) => (
+      {slices(device, status).map((slice, index) => (
         <span key={index} data-kind={slice.kind} style={vars({ share: slice.share })} />
       ))}
     </div>

@@ -1,9 +1,9 @@
 /** What every component may ask: the moment that is drawn, the language, and whom to tell of a wish. */
 import { TranslationBundle } from '@jupyterlab/translation';
-import { createContext, useContext } from 'react';
+import { createContext, createElement, ReactNode, useContext, useRef } from 'react';
 
 import { Action } from '../actions';
-import { ISession, ISnapshot } from '../tokens';
+import { ISession, ISnapshot, IStatus } from '../tokens';
 import { ITreeState } from '../tree';
 import { IMoment } from '../view';
 
@@ -33,11 +33,27 @@ export interface IUi {
   runCheck?(): void;
 }
 
-const Ui = createContext<IUi | null>(null);
+type Lasting = Omit<IUi, 'now'>;
 
-export const UiProvider = Ui.Provider;
+const Ui = createContext<Lasting | null>(null);
+const Now = createContext(0);
 
-export function useUi(): IUi {
+/** The clock stands apart: with a second that passes, only what shows times is drawn again. */
+export function UiProvider(props: { value: IUi; children?: ReactNode }): JSX.Element {
+  const { now, ...given } = props.value;
+  const lasting = useRef<Lasting>(given);
+  const names = Object.keys(given) as (keyof Lasting)[];
+  if (names.some(name => lasting.current[name] !== given[name])) {
+    lasting.current = given;
+  }
+  return createElement(
+    Ui.Provider,
+    { value: lasting.current },
+    createElement(Now.Provider, { value: now }, props.children)
+  );
+}
+
+export function useUi(): Lasting {
   const ui = useContext(Ui);
   if (!ui) {
     throw new Error('Components of jupyter-gpushare are drawn inside a UiProvider.');
@@ -45,11 +61,20 @@ export function useUi(): IUi {
   return ui;
 }
 
-/** The moment drawn now; only where there is a status. */
-export function useMoment(): IMoment {
-  const { snapshot, now } = useUi();
-  if (!snapshot.status) {
+export function useNow(): number {
+  return useContext(Now);
+}
+
+/** Only where there is a status. */
+export function useStatus(): IStatus {
+  const { status } = useUi().snapshot;
+  if (!status) {
     throw new Error('Nothing is known yet.');
   }
-  return { status: snapshot.status, snapshot, now };
+  return status;
+}
+
+/** The moment drawn now, for what shows times; only where there is a status. */
+export function useMoment(): IMoment {
+  return { status: useStatus(), snapshot: useUi().snapshot, now: useNow() };
 }

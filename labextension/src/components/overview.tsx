@@ -6,7 +6,7 @@ import { holds, inOrder, totals } from '../order';
 import { DegradedCode, ISession } from '../tokens';
 import { IMoment } from '../view';
 import { Card } from './card';
-import { useMoment, useUi } from './context';
+import { useMoment, useNow, useUi } from './context';
 import { Glyph, Icon, IconButton, Rich } from './marks';
 import { Rows } from './row';
 import { Servers } from './servers';
@@ -61,7 +61,8 @@ function Head(): JSX.Element {
 
 /** What does not work just now, one strip each; said once, whatever it touches. */
 function Strips(): JSX.Element | null {
-  const { trans, snapshot, now, retry, runCheck } = useUi();
+  const { trans, snapshot, retry, runCheck } = useUi();
+  const now = useNow();
   if (snapshot.kind === 'gone') {
     const wait = Math.max(1, Math.ceil(((snapshot.nextTry ?? now) - now) / 1000));
     return (

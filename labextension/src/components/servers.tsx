@@ -1,8 +1,10 @@
 /** The servers: tiles while there are few devices, else a tree that can be searched. */
+import { memo } from 'react';
+
 import { modelName, span } from '../format';
 import { serversInOrder } from '../order';
 import { IDevice, IServer, IStatus } from '../tokens';
-import { useMoment, useUi } from './context';
+import { useStatus, useUi } from './context';
 import { useRoving } from './keys';
 import { Glyph } from './marks';
 import { Tile } from './tile';
@@ -10,8 +12,9 @@ import { Tree } from './tree';
 
 const MOST_TILES = 12;
 
-export function Servers(): JSX.Element {
-  const { status } = useMoment();
+/** Shows no running time, so that a second that passes leaves it alone. */
+export const Servers = memo(function Servers(): JSX.Element {
+  const status = useStatus();
   const servers = serversInOrder(status);
   const count = servers.reduce((sum, server) => sum + Object.keys(server.devices).length, 0);
   return (
@@ -24,7 +27,7 @@ export function Servers(): JSX.Element {
       <Legend />
     </>
   );
-}
+});
 
 /** "4 × A100 80GB", or the number of devices where models differ. */
 function content(server: IServer, trans: ReturnType<typeof useUi>['trans']): string {
@@ -83,7 +86,7 @@ function Tiles({ server }: { server: IServer }): JSX.Element {
 
 function Legend(): JSX.Element {
   const { trans } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const words: [string, string][] = [
     ['mine', trans.__('you')],
     ['others', trans.__('others')],

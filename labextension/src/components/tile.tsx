@@ -5,7 +5,7 @@ import { memory, modelName, occupied, percent, span, UNREAD } from '../format';
 import { IDevice, IServer } from '../tokens';
 import { freeShare, isForeign, isOffered, mySessionsOn, unmanaged } from '../view';
 import { Slices, Sparkline } from './bars';
-import { useMoment, useUi } from './context';
+import { useStatus, useUi } from './context';
 import { opensMenu } from './keys';
 import { Glyph, vars } from './marks';
 
@@ -22,7 +22,7 @@ interface ITileProps {
 
 export function Tile({ server, device, inTree = false }: ITileProps): JSX.Element {
   const { trans, snapshot, openDeviceMenu } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const mine = mySessionsOn(status, device.uuid).length > 0;
   const model = modelName(device.model);
   const trouble = troubleOf(server, device, trans);

@@ -7,7 +7,7 @@ import { reasonText } from '../reasons';
 import { save, saveText } from '../save';
 import { IDecided, IHistory, ISession, SessionState } from '../tokens';
 import { Chart } from './chart';
-import { useUi } from './context';
+import { useNow, useUi } from './context';
 import { vars } from './marks';
 
 interface ITimelineProps {
@@ -17,7 +17,8 @@ interface ITimelineProps {
 }
 
 export function Timeline({ session, decided, history }: ITimelineProps): JSX.Element {
-  const { trans, snapshot, now } = useUi();
+  const { trans, snapshot } = useUi();
+  const now = useNow();
   const read = decided.map(one => ({ ...one, text: reasonText(one.why, one.text, trans) }));
   const list = stretches(session, snapshot.states[session.id] ?? [], read, now);
   const told = read.filter(({ text }) => text !== '');

@@ -7,7 +7,7 @@ import { Filter, FILTERS, held, HEIGHTS, ILine, ITreeState, meanBusy, parentOf }
 import { PLAIN, searched, toggled, treeOf } from '../tree';
 import { isOffered, isTroubled, myShareOf, mySessionsOn } from '../view';
 import { Slices, Sparkline } from './bars';
-import { useMoment, useUi } from './context';
+import { useStatus, useUi } from './context';
 import { opensMenu } from './keys';
 import { Icon, vars } from './marks';
 import { freeWord, Tile, troubleOf } from './tile';
@@ -19,7 +19,7 @@ const textOf = (line: ILine): string => line.name;
 
 export function Tree(): JSX.Element {
   const { trans, tree: kept, keepTree, openDeviceMenu } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const [state, setState] = useState<ITreeState>(kept ?? PLAIN);
   const { lines, counts } = useMemo(() => treeOf(status, state), [status, state]);
   const change = useCallback(
@@ -223,7 +223,7 @@ const Line = memo(function Line({ line, toggle }: ILineProps): JSX.Element {
 
 function useLabel(line: ILine): string {
   const { trans } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const [{ server, device }] = line.places;
   if (line.kind === 'device' || line.kind === 'tile') {
     const word = troubleOf(server, device, trans)?.word ?? freeWord(server, device, trans);
@@ -243,7 +243,7 @@ const MOST_CELLS = 32;
 /** A model or a server: how its devices are held, and how many are free. */
 function Summary({ line }: { line: ILine }): JSX.Element {
   const { trans } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const { kind, name, places, open } = line;
   const { mine, others, foreign, free } = held(places, status);
   const lost = places.filter(
@@ -289,7 +289,7 @@ function Summary({ line }: { line: ILine }): JSX.Element {
 }
 
 function Cell({ place }: { place: IPlace }): JSX.Element {
-  const { status } = useMoment();
+  const status = useStatus();
   const { server, device } = place;
   const mine = myShareOf(status, device.uuid);
   const kind =
@@ -309,7 +309,7 @@ function Cell({ place }: { place: IPlace }): JSX.Element {
 
 function DeviceLine({ place }: { place: IPlace }): JSX.Element {
   const { trans, snapshot } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const { server, device } = place;
   const word = troubleOf(server, device, trans)?.word ?? freeWord(server, device, trans);
   const mine = mySessionsOn(status, device.uuid).length > 0;

@@ -3,7 +3,7 @@ import { charged } from '../format';
 import { ranked, usageCsv } from '../history';
 import { saveText } from '../save';
 import { IHistory } from '../tokens';
-import { useMoment, useUi } from './context';
+import { useStatus, useUi } from './context';
 import { vars } from './marks';
 import { Series } from './timeline';
 
@@ -18,7 +18,7 @@ interface IUsageProps {
 
 export function Usage({ history, days, onDays }: IUsageProps): JSX.Element {
   const { trans } = useUi();
-  const { status } = useMoment();
+  const status = useStatus();
   const words: Record<Days, string> = {
     1: trans.__('Day'),
     7: trans.__('Week'),
