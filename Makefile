@@ -14,11 +14,12 @@ export JUPYTER_PLATFORM_DIRS := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types unit front-end browser wheel clean help
+.PHONY: demo test lint types unit front-end browser wheel texts clean help
 
 help:
 	@echo 'make demo   JupyterLab on simulated GPUs with a guided notebook (ARGS="--check --no-browser": run it to the end and report)'
 	@echo 'make test   every test: style, types, Python, TypeScript, wheel, browser'
+	@echo 'make texts  brings the catalogues of translations up to date with the sources'
 	@echo 'make clean  remove .venv and everything built'
 
 demo: $(VENV)/installed-demo
@@ -80,6 +81,9 @@ $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 	@$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
 	@touch $@
+
+texts: $(VENV)/installed-test
+	@PYTHONPATH=. $(BIN)/python scripts/texts.py
 
 clean:
 	rm -rf $(VENV) artifacts labextension/node_modules labextension/lib jupyter_gpushare/labextension dist build

@@ -8,7 +8,7 @@ module.exports = ts.config(
   { ignores: ['lib', 'node_modules', 'coverage', 'style/index.js'] },
   js.configs.recommended,
   {
-    files: ['*.js', 'bench/*.cjs'],
+    files: ['*.js', 'bench/*.cjs', 'scripts/*.cjs'],
     languageOptions: { globals: globals.node, sourceType: 'commonjs' }
   },
   {

@@ -73,6 +73,7 @@ def test_the_wheel_built_from_the_sdist_without_node_carries_the_whole_product(s
         "jupyter_gpushare/server/event_schemas/decision/v1.yaml",
         "jupyter_gpushare/demo/notebooks/guide.ipynb",
         "jupyter_gpushare/demo/inventory.json",
+        "jupyter_gpushare/locale/de_DE/LC_MESSAGES/jupyter_gpushare.json",
     }
     assert wanted <= shipped, f"missing: {sorted(wanted - shipped)}"
     assert any(re.fullmatch(r"jupyter_gpushare/broker/migrations/versions/\w+\.py", name) for name in shipped)
