@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..model import Place, Refuse, ResumeSession
+from ..model import STATES, Place, Refuse, ResumeSession
 from . import backfill, fairness
 from .advise import ADVICE, advised
 from .choose import choose, place
@@ -25,6 +25,8 @@ from .state import DEAD, LOST, PARKED, PARKING, RESUMING, WAITING, Bools, Floats
 # bf_max_job_test of Slurm).
 PAIRS = 250_000
 GIVEN_BACK = 1.25  # a reservation prefers what is given back at once to what is idle, and that to what is in use
+OPEN = np.ones(len(STATES), np.bool_)  # states in which a session can be given something
+OPEN[[LOST, DEAD, PARKING, RESUMING]] = False
 SLACK = 1024.0  # bytes; promises are fractions of a device's memory, and those are rounded
 
 
@@ -98,8 +100,8 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
         ahead, ahead_lent, ahead_memory = ahead * needed, ahead_lent * needed, ahead_memory * needed
     limit, promised = room.capacity[at], room.memory[at] + ahead_memory
     open_ = promised + resident(draft, session, devices) <= limit + SLACK
-    if np.isnan(asks.memory[session]):  # nobody else's memory is at stake where nobody is
-        open_ |= alone & np.isnan(limit) & (draft.ahead[at] == 0)
+    # Where the memory's size is not told nobody else's is at stake while nobody is there.
+    open_ |= alone & np.isnan(limit) & (draft.ahead[at] == 0)
     open_ &= have.offered[at] & (room.closed[at] < 0.5)
     if state.hosts is not None:
         server = have.server[at]
@@ -158,7 +160,7 @@ def waits(state: State) -> Bools:
     placed, leased = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     placed[held.session] = True
     leased[held.session[held.lease]] = True
-    alive = (asks.count > 0) & ~np.isin(asks.state, (LOST, DEAD, PARKING, RESUMING))
+    alive = (asks.count > 0) & OPEN[asks.state]
     computes = asks.gated | asks.bursting
     start = ~placed & ((asks.state == WAITING) | computes) & ~asks.context
     cell = placed & (asks.gated | (asks.bursting & ~leased))
@@ -170,7 +172,8 @@ def waits(state: State) -> Bools:
 def _line(state: State, held: Floats, now: float, policy: Policy) -> Iterator[int]:
     """Sessions that want something, who is next first."""
     wanting = waits(state)
-    if not wanting.any():
+    if wanting.sum() <= 1:  # there is nothing to order
+        yield from np.flatnonzero(wanting).tolist()
         return
     capacity = float(state.devices.offered.sum())
     order = fairness.order(state.sessions, state.users, held, capacity, now, policy)

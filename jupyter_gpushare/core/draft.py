@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Decision, Place, ResumeSession
 from .outlook import Outlook, outlook_of
-from .room import Room, claim, least_of, need_of, restoring, room_of
+from .room import Room, claim, least_of, need_of, restoring, room_of, where_known
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
 FREE = -1  # `session` of a row that holds no placement
@@ -164,8 +164,8 @@ class Draft:
         rows = self.rows(session)
         if self.state.hosts is not None and rows.size:  # its kernel runs there, parked or not
             server = self.state.devices.server[self.device[rows[0]]]
-            room.cpus[server] -= sign * np.nan_to_num(asks.cpus[session])
-            room.host_memory[server] -= sign * np.nan_to_num(asks.host_memory[session])
+            room.cpus[server] -= sign * where_known(asks.cpus[session])
+            room.host_memory[server] -= sign * where_known(asks.host_memory[session])
         for row in rows.tolist():
             device = int(self.device[row])
             lease = here and bool(self.lease[row])
@@ -187,7 +187,10 @@ class Draft:
 
 def draft_of(state: State) -> Draft:
     """A draft in which nothing is decided yet."""
-    return copy_of(glance_at(state))
+    draft = glance_at(state)
+    _grow(draft)
+    draft.bursting = draft.bursting.copy()
+    return draft
 
 
 def glance_at(state: State) -> Draft:

@@ -11,7 +11,7 @@ from .draft import Draft
 from .fragmentation import gradient
 from .packing import displaced, keeps, watts
 from .policy import Policy
-from .room import need_of, view_of
+from .room import need_of, view_of, where_known
 from .state import BURSTY, LONG, SHORT, Floats, Ints, State
 
 TERMS = ("compute", "data", "fragmentation", "locality", "thermal", "energy", "stability")
@@ -92,7 +92,7 @@ def _weights(state: State, session: int, policy: Policy) -> Floats:
 
 def _compute_p(state: State, session: int) -> float:
     """Probability that it is bound by FLOPS; one half while unknown."""
-    return float(np.nan_to_num(state.sessions.compute_p[session], nan=0.5))
+    return where_known(state.sessions.compute_p[session], 0.5)
 
 
 def _transfer_s(state: State, session: int, devices: Ints) -> Floats | float:

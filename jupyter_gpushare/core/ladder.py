@@ -286,9 +286,7 @@ def _step(
 def _withdraw(draft: Draft, chosen: dict[int, bool]) -> None:
     """Takes notices back from sessions that are not going to be taken."""
     asks = draft.state.sessions
-    for session in np.flatnonzero(
-        (asks.warned_rung >= PARK) & np.isin(asks.state, (IDLE, BOUND, ACTIVE, WAITING))
-    ).tolist():
-        if session not in chosen:
+    for session in np.flatnonzero(asks.warned_rung >= PARK).tolist():
+        if session not in chosen and asks.state[session] in (IDLE, BOUND, ACTIVE, WAITING):
             rung = RUNGS[int(asks.warned_rung[session])]
             draft.decisions.append(Warn(session=asks.id[session], why="withdrawn", rung=rung, in_s=None))

@@ -23,7 +23,7 @@ from .draft import Draft, glance_at
 from .fill import CPU_UNIT, MANY, SLOTS, Streams, left
 from .mix import MILLI, Mix, milli
 from .policy import Policy
-from .room import Room
+from .room import Room, view_of, where_known
 from .state import LONG, Floats, Ints, State
 
 SLOT = 0.05  # weight of a broken slot, per device of it
@@ -57,14 +57,19 @@ class Servers:
     ----------
     server : (D,) `Devices.server` that this was made for
     cell : (D,) the device's place in `free`, flat
-    free : (V, G) 1/1000 free on each device, 0 where there is none or it takes nobody
+    level : (D,) 1/1000 free on each device, 0 where it takes nobody
+    free : (V, G) the same by server, 0 where there is no device
+    total, empty : (V,) sum of `free`, and how many devices are wholly free
     vector : (V, 1 + R + 1) model, the R emptiest devices in descending order, CPUs in steps
     rank : (V, G) the device's place in `Table.cost`, flat
     """
 
     server: Ints
     cell: Ints
+    level: Floats
     free: Ints
+    total: Ints
+    empty: Ints
     vector: Ints
     rank: Ints
 
@@ -82,16 +87,16 @@ def displaced(draft: Draft, session: int, devices: Ints) -> Floats:
     assert mix is not None  # `keeps` asked
     count, share = int(state.sessions.count[session]), milli(float(state.sessions.guarantee[session]))
     servers = _servers(draft, mix)
-    cpus = float(np.nan_to_num(state.sessions.cpus[session])) if state.hosts else 0.0
-    known = _table(mix, servers.vector, count, share, cpus, counted=state.hosts is not None)
+    cpus = where_known(state.sessions.cpus[session]) if state.hosts else 0.0
+    dw = _table(mix, servers.vector, count, share, cpus, counted=state.hosts is not None)
 
-    cell, free = servers.cell[devices], servers.free
-    level = free.take(cell)
-    idle = np.bincount(servers.vector[:, 0], free.sum(axis=1), len(state.models)).astype(np.float64)
-    each = share * prices(mix, idle)[state.devices.model[devices]]
+    at = view_of(state, devices)
+    level, server = servers.level[at], state.devices.server[at]
+    idle = np.bincount(servers.vector[:, 0], servers.total, len(state.models)).astype(np.float64)
+    each = (share * prices(mix, idle))[state.devices.model[at]]
     residual = RESIDUAL * (level - share)
-    whole = np.where(level == MILLI, _broken(mix, free, count, float(idle.sum()))[state.devices.server[devices]], 0.0)
-    return np.asarray(((known.take(servers.rank.take(cell)) + whole) / count + each + residual) / MILLI)
+    whole = np.where(level == MILLI, _broken(mix, servers.empty, count, float(idle.sum()))[server], 0.0)
+    return np.asarray(((dw.take(servers.rank.take(servers.cell[at])) + whole) / count + each + residual) / MILLI)
 
 
 def watts(draft: Draft, session: int, devices: Ints) -> Floats:
@@ -108,7 +113,7 @@ def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     most = float(more.max(initial=0.0))
     if most <= 0 or counts <= 0:
         return np.zeros(devices.size)
-    host = _processor_w(state, room, float(np.nan_to_num(state.sessions.cpus[session])) if state.hosts else 0.0)
+    host = _processor_w(state, room, where_known(state.sessions.cpus[session]) if state.hosts else 0.0)
     drawn = np.where(room.holders[devices] < 0.5, more[devices], 0.0)
     drawn += host[have.server[devices]] / state.sessions.count[session]
     return np.asarray(-counts * drawn / most)
@@ -128,7 +133,7 @@ def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int |
         return None
     servers = _servers(draft, mix)
     cost = _table(mix, servers.vector, 0, 0, cpus, counted=True)[:, 0] / MILLI
-    counts = policy.weights.energy * _power_counts(float(servers.free.take(servers.cell).mean()) / MILLI)
+    counts = policy.weights.energy * _power_counts(float(servers.level.mean()) / MILLI)
     more = _known(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
     if more > 0 and counts > 0:
         cost = cost + counts * _processor_w(state, room, cpus) / more
@@ -194,17 +199,22 @@ def _poured(load: Floats, room: Floats, amount: float) -> Floats:
     return np.asarray(np.maximum(load, level * room))
 
 
-def _broken(mix: Mix, free: Ints, count: int, idle: float) -> Floats:
+def _broken(mix: Mix, empty: Ints, count: int, idle: float) -> Floats:
     """(V,) what the slots for several whole devices are worth that taking whole devices there breaks up."""
-    empty = (free == MILLI).sum(axis=1)
-    cost = np.zeros(empty.size)
+    number = np.bincount(empty)  # of servers with so many empty devices, each of which costs the same
+    have = np.arange(number.size)
+    cost = np.zeros(number.size)
+    gangs = mix.known.get("gangs")
+    if gangs is None:
+        sizes = np.unique(mix.count[mix.count > 1]).tolist()
+        gangs = mix.known["gangs"] = [(size, mix.seen[mix.count == size].sum()) for size in sizes]
     asked = (mix.seen * mix.count * mix.milli).sum()
-    for size in np.unique(mix.count[mix.count > 1]).tolist():
-        slots = empty // size
-        wanted = mix.seen[mix.count == size].sum() * idle / asked
-        pressure = min(wanted / max(float(slots.sum()), 1.0), 1.0)
-        cost += SLOT * MILLI * size * pressure * (slots - np.maximum(empty - count, 0) // size)
-    return cost
+    for size, seen in gangs:
+        slots = have // size
+        wanted = seen * idle / asked
+        pressure = min(wanted / max(float(number @ slots), 1.0), 1.0)
+        cost += SLOT * MILLI * size * pressure * (slots - np.maximum(have - count, 0) // size)
+    return np.asarray(cost[empty])
 
 
 def _servers(draft: Draft, mix: Mix) -> Servers:
@@ -214,15 +224,18 @@ def _servers(draft: Draft, mix: Mix) -> Servers:
     if seen is None or seen.server is not have.server or len(seen.free) != len(state.servers):
         seen = mix.known["servers"] = _unseen(state)
     open_ = have.offered & ~have.blocked & (room.closed < 0.5)
-    level = np.rint(MILLI * np.where(open_, 1.0 - room.committed - draft.ahead, 0.0)).astype(np.int64)
-    free = np.zeros_like(seen.free)
-    free.reshape(-1)[seen.cell] = np.clip(level, 0, MILLI)
+    level = np.where(open_, np.rint(MILLI * (1.0 - room.committed - draft.ahead)).clip(0, MILLI), 0.0)
     cpus = _steps(room.cpus)
-    changed = np.flatnonzero((free != seen.free).any(axis=1) | (seen.vector[:, -1] != cpus))
+    devices, other = np.flatnonzero(level != seen.level), seen.vector[:, -1] != cpus
+    other[have.server[devices]] = True
+    changed = np.flatnonzero(other)
     if changed.size:
-        width, ranks = free.shape[1], seen.vector.shape[1] - 2
-        ordered = np.sort(free[changed] * width + np.arange(width), axis=1)[:, ::-1]
-        seen.free = free
+        width, ranks = seen.free.shape[1], seen.vector.shape[1] - 2
+        seen.level = level
+        seen.free.reshape(-1)[seen.cell[devices]] = level[devices]
+        free = seen.free[changed]
+        seen.total[changed], seen.empty[changed] = free.sum(axis=1), (free == MILLI).sum(axis=1)
+        ordered = np.sort(free * width + np.arange(width), axis=1)[:, ::-1]
         seen.vector[changed, 1:-1] = ordered[:, :ranks] // width
         seen.vector[:, -1] = cpus
         rank = np.minimum(np.arange(width), ranks - 1) + changed[:, None] * ranks
@@ -241,8 +254,16 @@ def _unseen(state: State) -> Servers:
     vector = np.full((size, min(width, SLOTS) + 2), -1)
     vector[:, 0] = 0
     vector[have.server[::-1], 0] = have.model[::-1]  # of the server's first device
-    free = np.full((size, width), -1)
-    return Servers(have.server, cell + have.server * width, free, vector, np.zeros((size, width), np.int64))
+    return Servers(
+        server=have.server,
+        cell=cell + have.server * width,
+        level=np.full(order.size, -1.0),
+        free=np.zeros((size, width), np.int64),
+        total=np.zeros(size, np.int64),
+        empty=np.zeros(size, np.int64),
+        vector=vector,
+        rank=np.zeros((size, width), np.int64),
+    )
 
 
 def _steps(cpus: Floats) -> Ints | int:

@@ -6,6 +6,7 @@ nothing is granted on it (rule 1).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,6 +118,12 @@ def least_of(state: State, session: int) -> float:
     guarantee = float(asks.guarantee[session])
     cell = bool(asks.gated[session] or asks.bursting[session])
     return min(guarantee, WORTHWHILE) if asks.whole[session] and cell else guarantee
+
+
+def where_known(value: float, otherwise: float = 0.0) -> float:
+    """A single value as a plain number, `otherwise` where it is unknown."""
+    number = float(value)
+    return otherwise if math.isnan(number) else number
 
 
 def sum_at(rows: Ints, values: Floats | Bools, size: int) -> Floats:

@@ -42,12 +42,6 @@ class _Cluster:
         servers, shapes = trace.servers, trace.shapes
         self.policy = policy
         self.seen: Counter[Shape] = Counter()
-        self.mix: Mix | None = None
-        self.names = tuple(f"{row:05d}" for row in range(len(servers.name)))  # equals go by the order of servers
-        self.models = tuple(sorted(set(servers.model)))
-        self.devices, self.first = _devices(servers, self.models)
-        self.row = {uuid: row for row, uuid in enumerate(self.devices.uuid)}
-        self.allowed, self.allowed_row = _allowed(trace, self.devices)
         self.shapes = [
             Shape(
                 devices=int(shapes.count[row]),
@@ -58,46 +52,63 @@ class _Cluster:
             )
             for row, models in enumerate(shapes.models)
         ]
+        models = tuple(sorted(set(servers.model)))
+        devices, self.first = _devices(servers, models)
+        self.row = {uuid: row for row, uuid in enumerate(devices.uuid)}
+        allowed, allowed_row = _allowed(trace, devices)
+        self.sessions = [_session(asks, int(row)) for asks, row in zip(self.shapes, allowed_row, strict=True)]
+        self.hosts = _hosts(servers)
+        self.base = State(
+            devices=devices,
+            sessions=self.sessions[0],
+            placements=NO_PLACEMENTS,
+            users=Users(name=("all",), weight=np.ones(1), usage=np.zeros(1), cap=np.full(1, np.inf)),
+            servers=tuple(f"{row:05d}" for row in range(len(servers.name))),  # equals go by the order of servers
+            models=models,
+            allowed=allowed,
+            transfer_s=np.zeros((0, len(servers.name))),
+        )
+        self.mix: Mix | None = None
 
     def place(self, room: Room, shape: int) -> Placed | None:
         """What the core decides for one more demand of this shape."""
         asks = self.shapes[shape]
         self.seen[asks] += 1
-        self.mix = renewed(self.mix, self.seen, self.models, self.policy.seed)
-        state = self._state(room, asks, int(self.allowed_row[shape]))
+        self.mix = renewed(self.mix, self.seen, self.base.models, self.policy.seed)
+        state = self._state(room, shape)
         if asks.devices == 0:
             server = packing.seat(state, asks.cpus, asks.host_memory, self.policy)
             return None if server is None else (server, np.zeros(0, np.int64))
         for decision in decide(state, 0.0, self.policy):
             if isinstance(decision, Place) and decision.lease:
                 devices = np.array([self.row[uuid] for uuid in decision.devices])
-                server = int(self.devices.server[devices[0]])
+                server = int(state.devices.server[devices[0]])
                 return server, devices - self.first[server]
         return None
 
-    def _state(self, room: Room, asks: Shape, allowed: int) -> State:
+    def _state(self, room: Room, shape: int) -> State:
         """One session that waits; the rest is promised."""
-        servers = room.servers
         promised = 1.0 - room.gpu[room.gpu >= 0] / MILLI
-        return State(
-            devices=replace(self.devices, promised=promised, memory_unaccounted=promised * DEVICE_MEMORY),
-            sessions=_session(asks, allowed),
-            placements=NO_PLACEMENTS,
-            users=Users(name=("all",), weight=np.ones(1), usage=np.zeros(1), cap=np.full(1, np.inf)),
-            servers=self.names,
-            models=self.models,
-            allowed=self.allowed,
-            transfer_s=np.zeros((0, len(self.names))),
-            hosts=Hosts(
-                cpus=servers.cpu / MILLI,
-                memory=servers.memory * float(MIB),
-                cpus_free=room.cpu / MILLI,
-                memory_free=room.memory * float(MIB),
-                processor_cpus=np.full(len(self.names), SOCKET_MILLI / MILLI),
-                processor_w=np.full(len(self.names), SOCKET_W[1] - SOCKET_W[0]),
-            ),
+        return replace(
+            self.base,
+            devices=replace(self.base.devices, promised=promised, memory_unaccounted=promised * DEVICE_MEMORY),
+            sessions=self.sessions[shape],
+            hosts=replace(self.hosts, cpus_free=room.cpu / MILLI, memory_free=room.memory * float(MIB)),
             mix=self.mix,
         )
+
+
+def _hosts(servers: Servers) -> Hosts:
+    """The servers' CPUs and memory when nothing is placed."""
+    cpus, memory, size = servers.cpu / MILLI, servers.memory * float(MIB), len(servers.name)
+    return Hosts(
+        cpus=cpus,
+        memory=memory,
+        cpus_free=cpus,
+        memory_free=memory,
+        processor_cpus=np.full(size, SOCKET_MILLI / MILLI),
+        processor_w=np.full(size, SOCKET_W[1] - SOCKET_W[0]),
+    )
 
 
 def _devices(servers: Servers, models: tuple[str, ...]) -> tuple[Devices, Ints]:
