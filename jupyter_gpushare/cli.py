@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,13 @@ def _parser() -> Parser:
     doctor = verbs.add_parser("doctor", help="what works here and what does not, why, and what to do")
     doctor.add_argument("--json", action="store_true", help="the same as JSON")
     doctor.set_defaults(run=_doctor)
+
+    broker = verbs.add_parser("broker", help="lend this machine's GPUs, or those of all agents, to all users")
+    broker.add_argument("--config", default="", metavar="FILE", help="a file with c.GPUShare and c.Policy")
+    broker.add_argument(
+        "--socket", default="", metavar="PATH", help="where it listens; as a hub's service that is the hub's matter"
+    )
+    broker.set_defaults(run=_broker)
 
     agent = verbs.add_parser("agent", help="tell a broker elsewhere of this machine's GPUs, and do what it decides")
     agent.add_argument("--config", default="", metavar="FILE", help="a file with c.GPUShare")
@@ -131,6 +139,16 @@ def _doctor(arguments: argparse.Namespace) -> int:
     findings = run()
     print(msgspec.json.format(msgspec.json.encode(findings)).decode() if arguments.json else as_text(findings))
     return 1 if any(finding.state == "broken" for finding in findings) else 0
+
+
+def _broker(arguments: argparse.Namespace) -> int:
+    from .server.broker_program import main
+
+    if "JUPYTERHUB_SERVICE_PREFIX" in os.environ and not arguments.socket:
+        from .hub.run import main as of_a_hub
+
+        return of_a_hub(["--config", arguments.config])
+    return main(arguments.config, arguments.socket)
 
 
 def _agent(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,11 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def default_socket() -> Path:
-    """Where this user's broker listens on this machine."""
+    """Where the broker of this machine listens, if it has a shared one, else this user's."""
+    from .server.socket import machine_socket
+
+    if machine_socket().exists():
+        return machine_socket()
     from jupyter_core.paths import jupyter_runtime_dir
 
     return Path(jupyter_runtime_dir()) / "gpushare" / "broker.sock"

@@ -69,6 +69,8 @@ def test_the_wheel_built_from_the_sdist_without_node_carries_the_whole_product(s
         f"{SHARE}/static/style.js",
         f"{SHARE}/schemas/jupyter-gpushare/plugin.json",
         "etc/jupyter/jupyter_server_config.d/jupyter_gpushare.json",
+        "share/gpushare/gpushare-agent.service",
+        "share/gpushare/gpushare-broker.service",
         "jupyter_gpushare/py.typed",
         "jupyter_gpushare/server/event_schemas/decision/v1.yaml",
         "jupyter_gpushare/demo/notebooks/guide.ipynb",

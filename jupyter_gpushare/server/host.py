@@ -55,8 +55,10 @@ class Host:
         *,
         first_report_s: float = 0.0,
         mode: Literal["embedded", "socket", "hub"] = "embedded",
+        door: Path | None = None,
     ) -> None:
-        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins.
+        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins. `door`: the socket,
+        where it is not in that folder; in mode `socket` it is for all users of the machine.
 
         `first_report_s`: how long the start waits until a device is known here; those who join do not wait for that.
         """
@@ -65,6 +67,7 @@ class Host:
         )  # fmt: skip
         self.broker: Broker | None = None
         self._first_report_s, self._mode = first_report_s, mode
+        self._door = door or (folder / "broker.sock" if folder is not None else None)
         self._some_devices = False
         self._examining: asyncio.Future[object] | None = None
         self._parking: CheckpointMechanism | None = None  # of real devices
@@ -98,8 +101,8 @@ class Host:
         if self._nats is not None:
             calling = asyncio.create_task(self._nats.greet(), name="gpushare-greeting")
             self._ends.callback(calling.cancel)
-        if self.folder is not None:
-            self._open_door(self.folder / "broker.sock")
+        if self._door is not None:
+            self._open_door(self._door)
         if agents and self._first_report_s:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(reported.wait(), self._first_report_s)
@@ -228,7 +231,7 @@ class Host:
             from ..node.commands import off_loop
 
             parking = self._parking and self._parking.switched_off()
-            self._examining = asyncio.ensure_future(off_loop(doctor.run, parking))
+            self._examining = asyncio.ensure_future(off_loop(doctor.run, parking, self.config.mps_folder))
         return await asyncio.shield(self._examining)
 
     async def _keep_schedule(self, broker: Broker) -> None:
@@ -240,8 +243,8 @@ class Host:
         from .socket import Door
 
         try:
-            door = Door(path, self, self.user)
+            door = Door(path, self, self.user, shared=self._mode == "socket")
         except OSError as error:
-            self.log.warning("This user's other servers cannot join the broker here: %s", error)
+            self.log.warning("Other servers cannot join the broker here: %s", error)
         else:
             self._ends.push_async_callback(door.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import secrets
@@ -22,10 +21,18 @@ def owner(config: GPUShare) -> str:
     (rule 11). The server's login is no name: a token makes up a new one at every request."""
     if config.simulated_user:
         return config.simulated_user
-    try:
-        return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
-    except (KeyError, OSError):  # a container's uid without an entry in its passwd
-        return f"uid-{os.getuid()}"
+    from .socket import user_name
+
+    return os.environ.get("JUPYTERHUB_USER") or user_name(os.getuid())
+
+
+def broker_of(config: GPUShare) -> str:
+    """The broker to ask: the configured one, else this machine's where it has one. Empty: one of this user's own."""
+    from .socket import machine_socket
+
+    if config.broker_url or config.devices == "simulated" or not machine_socket().exists():
+        return config.broker_url
+    return f"unix://{machine_socket()}"
 
 
 class Rooms:
@@ -46,9 +53,10 @@ class Rooms:
         self.config, self.policy, self.log = config, policy, log
         self.user = owner(config)
         self.folder, self.starting_s = self._folder(), starting_s
-        hub = os.environ.get("JUPYTERHUB_API_TOKEN") if config.broker_url.startswith("http") else None
-        make = None if config.broker_url else self._host
-        self.link = Link(make, self.folder, log, url=config.broker_url, token=hub, starting_s=starting_s)
+        self.broker_url = broker_of(config)
+        hub = os.environ.get("JUPYTERHUB_API_TOKEN") if self.broker_url.startswith("http") else None
+        make = None if self.broker_url else self._host
+        self.link = Link(make, self.folder, log, url=self.broker_url, token=hub, starting_s=starting_s)
         self._gates = Gates(self.folder)
         terms = Terms(
             user=self.user,
@@ -57,7 +65,7 @@ class Rooms:
             server=None if config.devices == "simulated" else config.server_name,
             folder=self._gates.path,
             mask_format=config.mask_format,
-            hide=bool(config.devices != "auto" or config.broker_url or MASK in os.environ or nvidia_driver()),
+            hide=bool(config.devices != "auto" or self.broker_url or MASK in os.environ or nvidia_driver()),
             cafile=os.path.abspath(cafile) if cafile else None,  # kernels run in folders of their own
             lease_ttl_s=config.lease_ttl_s,
             start_wait_s=config.start_wait_s,

@@ -1,10 +1,14 @@
-"""The broker's door on a Unix socket: this user's other servers and command line ask here."""
+"""The broker's doors on a Unix socket: of one user's broker, for their other servers and command line; of a machine's
+broker, for all of its users."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,15 @@ from ..errors import BadDemand, GPUShareError, NotAllowed
 from ..model import Caller
 from .answer import answer, refuse, refuse_unasked
 from .client import CALLER, reachable
+
+MACHINE = "/run/gpushare/broker.sock"  # of a machine's shared broker
+ADMINS = "gpushare"  # the group whose members are admins of a machine's shared broker
+KNOWN_S = 60.0  # how late a change of the machine's users and groups may count
+
+
+def machine_socket() -> Path:
+    """Where this machine's shared broker listens, if it has one; GPUSHARE_SOCKET names another place."""
+    return Path(os.environ.get("GPUSHARE_SOCKET") or MACHINE)
 
 
 def folder() -> Path:
@@ -45,19 +58,27 @@ class SocketHandler(web.RequestHandler):
         self.port = port
         self.owner = owner
 
-    def caller(self) -> Caller:
-        if peer_uid(self.request.connection.stream.socket) not in (os.getuid(), 0):
-            raise NotAllowed("This broker serves the user it runs as only.")
+    @property
+    def peer(self) -> int:
+        return peer_uid(self.request.connection.stream.socket)
+
+    def named(self) -> Caller | None:
+        """Whom the request says it is for. Raises BadDemand."""
         named = self.request.headers.get(CALLER)
         try:
-            caller = Caller(user=self.owner) if named is None else msgspec.json.decode(named, type=Caller)
-        except msgspec.ValidationError as error:
+            return None if named is None else msgspec.json.decode(named, type=Caller)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadDemand(f"{CALLER}: {error}.") from None
+
+    async def caller(self) -> Caller:
+        if self.peer not in (os.getuid(), 0):
+            raise NotAllowed("This broker serves the user it runs as only.")
+        caller = self.named() or Caller(user=self.owner)
         return msgspec.structs.replace(caller, admin=caller.role == "user" and caller.user == self.owner)
 
     async def answer(self, path: str) -> None:
         try:
-            await answer(self, self.port, self.caller(), path)
+            await answer(self, self.port, await self.caller(), path)
         except GPUShareError as error:
             refuse(self, error)
 
@@ -67,24 +88,78 @@ class SocketHandler(web.RequestHandler):
         refuse_unasked(self, status_code, kwargs.get("exc_info", (None, None))[1])
 
 
-class Door:
-    """Listens on the socket from `Door(...)` to `close()`. Raises OSError where it cannot."""
+class SharedHandler(SocketHandler):
+    """One request of any user of the machine, as themselves: whoever the system says is at the other end (rule 11)."""
 
-    def __init__(self, path: Path, port: BrokerPort, owner: str) -> None:
+    def initialize(self, port: BrokerPort, users: Users) -> None:
+        self.port, self.users = port, users
+
+    async def caller(self) -> Caller:
+        user, admin = await self.users.of(self.peer)
+        caller = self.named() or Caller(user=user)
+        if caller.user != user:
+            raise NotAllowed(f"You are {user!r} on this machine, so you cannot ask for {caller.user!r}.")
+        return msgspec.structs.replace(caller, admin=admin and caller.role == "user", reads_all=False)
+
+
+class Users:
+    """The machine's users by uid: their name, and whether they are admins. Looked up in a thread: a directory service
+    may take its time (rule 9)."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, bool, float]] = {}
+
+    async def of(self, uid: int) -> tuple[str, bool]:
+        from ..node.commands import off_loop  # here: a server's start must not wait for what only this door needs
+
+        known = self._known.get(uid)
+        if known is None or time.monotonic() - known[2] > KNOWN_S:
+            known = self._known[uid] = (*await off_loop(_user, uid), time.monotonic())
+        return known[:2]
+
+
+def _user(uid: int) -> tuple[str, bool]:
+    """(name, whether they are root or in the group of admins)."""
+    name = user_name(uid)
+    try:
+        entry, admins = pwd.getpwuid(uid), grp.getgrnam(ADMINS).gr_gid
+    except KeyError:  # nobody by that uid, or no such group
+        return name, uid == 0
+    return name, uid == 0 or admins in os.getgrouplist(entry.pw_name, entry.pw_gid)
+
+
+def user_name(uid: int) -> str:
+    """The OS user's name; a container's uid may have none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
+
+
+class Door:
+    """Listens on the socket from `Door(...)` to `close()`. Raises OSError where it cannot.
+
+    `shared`: for every user of the machine. Such a socket stays when its broker ends, so that servers that start
+    meanwhile wait for the next broker and run none of their own.
+    """
+
+    def __init__(self, path: Path, port: BrokerPort, owner: str, *, shared: bool = False) -> None:
         name, opened = reachable(path)
-        try:
-            listening = bind_unix_socket(name, mode=0o600)  # removes one that an ended broker left
+        try:  # a socket that an ended broker left is removed
+            listening = bind_unix_socket(name, mode=0o666 if shared else 0o600)
         finally:
             if opened is not None:
                 os.close(opened)
-        self.path = path
-        options: dict[str, Any] = {"port": port, "owner": owner}
-        self._server = HTTPServer(web.Application([(r"/api/v1/(.*)", SocketHandler, options)], log_function=_quiet))
+        self.path, self._shared = path, shared
+        kind = SharedHandler if shared else SocketHandler
+        options: dict[str, Any] = {"port": port, **({"users": Users()} if shared else {"owner": owner})}
+        self._server = HTTPServer(web.Application([(r"/api/v1/(.*)", kind, options)], log_function=_quiet))
         self._server.add_socket(listening)
 
     async def close(self) -> None:
         self._server.stop()
-        self.path.unlink(missing_ok=True)
+        if not self._shared:
+            self.path.unlink(missing_ok=True)
         await self._server.close_all_connections()
 
 

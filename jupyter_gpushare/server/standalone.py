@@ -122,7 +122,7 @@ def socket_url(rooms: Rooms) -> str | None:
 
     ``http+unix://<user>@<quoted path>/api/v1``, read by kernel/client.py.
     """
-    named = rooms.config.broker_url
+    named = rooms.broker_url
     if named.startswith("unix://"):
         path = named.removeprefix("unix://")
     elif named or rooms.folder is None:
