@@ -16,6 +16,8 @@ from ..broker.storage import default_url
 from ..node import headroom, locks
 from ..node.proc import Proc
 from ..server.interpreter import has_package
+from ..server.socket import folder
+from .configured import mps_folder, settings
 from .finding import Finding
 from .jupyter import (
     enabled_extensions,
@@ -50,12 +52,14 @@ __all__ = ["Finding", "as_text", "run"]
 _PROVISIONERS = "jupyter_client.kernel_provisioners"
 
 
-def run(parking: str | None = None) -> list[Finding]:
+def run(parking: str | None = None, mps_place: str | None = None) -> list[Finding]:
     """All checks. Blocks for up to some ten seconds: NVML may hang, and other interpreters are asked.
 
-    `parking`: why the server that asks has switched it off.
+    `parking`: why the server that asks has switched it off. `mps_place`: its setting of where MPS servers' pipes lie;
+    None: nobody's server asks, so Jupyter's configuration files are read.
     """
     gpus = ask_nvml()
+    chosen = settings().mps_folder if mps_place is None else mps_place
     specs = kernelspecs()
     return [
         driver(Path("/"), gpus.driver),
@@ -64,7 +68,7 @@ def run(parking: str | None = None) -> list[Finding]:
         *devices(gpus),
         nodes(Path("/"), gpus.minors),
         inherited_mask(os.environ, gpus.devices),
-        mps(os.environ),
+        mps(os.environ, mps_folder(chosen, _runtime_folder())),
         mig(gpus.devices),
         processes(gpus.devices, lambda pid: Proc().read(pid) is not None),
         utilization(gpus.devices),
@@ -94,6 +98,13 @@ def as_text(findings: Sequence[Finding]) -> str:
             if text is not None
         ]
     return "\n".join(lines)
+
+
+def _runtime_folder() -> Path | None:
+    try:
+        return folder()
+    except OSError:
+        return None
 
 
 def _providers(module: str) -> dict[str, str]:

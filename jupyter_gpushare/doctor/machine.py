@@ -16,7 +16,7 @@ from ..node.backend import BackendAbsent, NothingHere
 from ..node.checkpoint_driver import HelperDriver, Trouble, verdict
 from ..node.checkpoint_helper import Capability
 from ..node.readings import Reader
-from ..units import format_bytes
+from ..units import format_bytes, plural
 from .finding import Finding
 
 NVML_WAIT_S = 10.0
@@ -184,26 +184,30 @@ def inherited_mask(environ: Mapping[str, str], found: Sequence[Device]) -> Findi
     )
 
 
-def mps(environ: Mapping[str, str], alive: Callable[[int], bool] | None = None) -> Finding:
-    """NVIDIA's multi-process service: whether its control daemon runs where programs look for it."""
+def mps(environ: Mapping[str, str], own: Path | None, alive: Callable[[int], bool] | None = None) -> Finding:
+    """NVIDIA's multi-process service: whether control daemons run, ours (in a folder per device under `own`) or one
+    where programs look for it."""
     named = environ.get("CUDA_MPS_PIPE_DIRECTORY")
-    folder = Path(named or "/tmp/nvidia-mps")  # noqa: S108 where CUDA itself looks
-    if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
+    usual = Path(named or "/tmp/nvidia-mps")  # noqa: S108 where CUDA itself looks
+    if own is not None and own.exists() and not os.access(own, os.R_OK | os.X_OK):
+        return _closed(own, "c.GPUShare.mps_folder")
+    ours = [] if own is None else [pipe for pipe in sorted(own.glob("gpushare-*/pipe")) if _daemon(pipe, alive)]
+    if ours:
+        return Finding(check="mps", state="ok", finding=f"{plural(len(ours), 'control daemon')} of ours under {own}.")
+    if usual.exists() and not os.access(usual, os.R_OK | os.X_OK):
+        return _closed(usual, "CUDA_MPS_PIPE_DIRECTORY")
+    if pid := _daemon(usual, alive):
+        where = f"in {usual}" if named else "where programs look for it"
         return Finding(
             check="mps",
             state="warning",
-            finding=f"The MPS folder {folder} may not be entered by this user.",
-            cause="Its daemon was started by another user with a private folder.",
-            fix="Start nvidia-cuda-mps-control with a CUDA_MPS_PIPE_DIRECTORY that its users may enter.",
+            finding=f"A control daemon that is not ours runs {where} (process {pid}).",
+            cause="Every CUDA program that names no other one becomes its client, without limits that are known here.",
+            fix='Let MPS be started by c.GPUShare.sharing = "mps", or end it: echo quit | nvidia-cuda-mps-control.',
         )
-    try:
-        pid = int((folder / "nvidia-cuda-mps-control.pid").read_text())
-    except (OSError, ValueError):
-        pid = 0
-    if pid and (alive or _alive)(pid):
-        return Finding(check="mps", state="ok", finding=f"The control daemon runs (process {pid}).")
     if named is None:
-        return Finding(check="mps", state="missing", finding="Not running. Devices are shared by time slices.")
+        looked = "" if own is None else f" under {own}"
+        return Finding(check="mps", state="missing", finding=f"Not running{looked}. Devices are shared by time slices.")
     return Finding(
         check="mps",
         state="warning",
@@ -211,6 +215,25 @@ def mps(environ: Mapping[str, str], alive: Callable[[int], bool] | None = None) 
         cause="It ended, or never started. CUDA programs run without MPS and without its limits.",
         fix="Start nvidia-cuda-mps-control -d, or unset CUDA_MPS_PIPE_DIRECTORY.",
     )
+
+
+def _closed(folder: Path, setting: str) -> Finding:
+    return Finding(
+        check="mps",
+        state="warning",
+        finding=f"The MPS folder {folder} may not be entered by this user.",
+        cause="Its daemon was started by another user with a private folder.",
+        fix=f"Set {setting} to a folder that its users may enter.",
+    )
+
+
+def _daemon(pipe: Path, alive: Callable[[int], bool] | None) -> int | None:
+    """The pid of the control daemon that lives behind this folder of pipes."""
+    try:
+        pid = int((pipe / "nvidia-cuda-mps-control.pid").read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if (alive or _alive)(pid) else None
 
 
 def _alive(pid: int) -> bool:

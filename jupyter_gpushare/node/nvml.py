@@ -374,7 +374,7 @@ class NvmlBackend:
         device = msgspec.structs.replace(
             known.device,
             state="failing" if fault else "draining" if mode == _PROHIBITED else "healthy",
-            reason=fault or _mode_in_words(mode),
+            reason=fault or _mode_in_words(mode) or (_UNSIZED if total is None and not read.broken else None),
             sharing="mig" if known.instance >= 0 else "exclusive" if mode in _EXCLUSIVE else "timeslice",
             memory_total=total,
             memory_used=used,
@@ -392,6 +392,12 @@ class NvmlBackend:
         self._known[uuid] = known._replace(device=device, taken=self._clock())
         self._answered.add(uuid)
         return device
+
+
+_UNSIZED = (
+    "Its memory is the machine's own (unified), or the driver does not tell its size:"
+    " admission by memory is off, one session at a time is let on it."
+)
 
 
 def _mode_in_words(mode: int | None) -> str | None:

@@ -329,3 +329,11 @@ def test_what_comes_back_keeps_room_for_all_of_its_parked_memory():
     assert acts(world.decide()) == []
     world["n"].memory = 9 * GIB
     assert acts(world.decide()) == [("place", "n")]
+
+
+@pytest.mark.parametrize("memory", [NAN, 20 * GIB])
+def test_where_memory_has_no_known_size_one_session_at_a_time_is_let_in_whatever_memory_it_names(memory):
+    """A7: unified memory. What a session was once seen to hold must not shut it out for ever."""
+    gpu = GPU("a", memory_total=NAN, memory_used=NAN, memory_unaccounted=NAN)
+    world = World([gpu], [cell("first", "a", 0.3, memory=memory), cell("second", "a", 0.3, memory=memory)])
+    assert [d.session for d in world.decide() if isinstance(d, Place) and d.lease] == ["first"]

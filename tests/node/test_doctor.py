@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_gpushare import doctor
 from jupyter_gpushare.doctor import as_text, jupyter, keeping, machine
+from jupyter_gpushare.doctor.configured import mps_folder, settings
 from jupyter_gpushare.doctor.finding import Finding
 from jupyter_gpushare.doctor.machine import Gpus
 from jupyter_gpushare.model import Device, Process
@@ -150,12 +151,38 @@ def test_the_inherited_mask_is_said_in_numbers(environ, state, words):
     assert words in found.finding
 
 
-def test_mps_is_found_running_only_where_programs_look_for_it(tmp_path):
+def test_our_mps_servers_are_looked_for_in_the_folder_that_is_configured(tmp_path):
+    own = mps_folder(str(tmp_path / "chosen"), tmp_path)
+    assert own == tmp_path / "chosen"
+    write(own / "gpushare-4e9f2d11-aaaa/pipe/nvidia-cuda-mps-control.pid", "4711\n")
+    write(own / "gpushare-5e9f2d11-aaaa/pipe/nvidia-cuda-mps-control.pid", "4712\n")
+    told = machine.mps({}, own, alive={4711, 4712}.__contains__)
+    assert (told.state, told.finding) == ("ok", f"2 control daemons of ours under {own}.")
+    told = machine.mps({}, own, alive=lambda pid: False)
+    assert (told.state, told.finding) == (
+        "missing",
+        f"Not running under {own}. Devices are shared by time slices.",
+    )
+
+
+def test_an_mps_daemon_of_somebody_elses_is_warned_of(tmp_path):
     environ = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
-    assert machine.mps(environ).state == "warning"
+    told = machine.mps(environ, None)
+    assert (told.state, "no control daemon runs there" in told.finding) == ("warning", True)
     write(tmp_path / "nvidia-cuda-mps-control.pid", "4711\n")
-    assert machine.mps(environ, alive=lambda pid: pid == 4711).state == "ok"
-    assert machine.mps(environ, alive=lambda pid: False).state == "warning"
+    told = machine.mps(environ, None, alive=lambda pid: pid == 4711)
+    assert (told.state, "not ours" in told.finding, told.fix is None) == ("warning", True, False)
+    assert "no control daemon runs there" in machine.mps(environ, None, alive=lambda pid: False).finding
+
+
+def test_jupyters_configuration_files_say_where_mps_servers_are(tmp_path, monkeypatch):
+    write(tmp_path / "jupyter_server_config.py", 'c.GPUShare.mps_folder = "/run/here"')
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert settings().mps_folder == "/run/here"
+    write(tmp_path / "jupyter_server_config.py", "c.GPUShare.mps_folder = ")
+    assert settings().mps_folder == ""
+    assert mps_folder("", tmp_path).name == "mps"
+    assert mps_folder("", None) == (Path("/run/gpushare/mps") if os.getuid() == 0 else None)
 
 
 @pytest.mark.parametrize(

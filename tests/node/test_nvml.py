@@ -110,11 +110,19 @@ def test_nvml_is_opened_once_for_many_samples_and_again_in_a_child_process(nvml_
     assert nvml_standin.count("nvmlInit") == 1
 
 
-def test_hundreds_of_samples_with_faults_keep_their_memory(nvml_standin, backend, gpu):
-    nvml_standin.say(gpu(fan=None, fault={"nvmlDeviceGetPowerUsage": NOT_SUPPORTED}))
-    backend.ask("sample 200")
-    before = backend.ask("rss")
-    backend.ask("sample 500")
+def test_ten_thousand_samples_with_missing_values_by_turns_keep_their_memory(nvml_standin, backend, gpu):
+    """A20"""
+    missing = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "nvmlDeviceGetEnforcedPowerLimit")
+    names = ("power_w", "temperature_c", "power_limit_w")
+    before = None
+    for turn in range(20):
+        call, name = missing[turn % 3], names[turn % 3]
+        nvml_standin.say(gpu(fan=None, memory_used=5 * GIB, fault={call: NOT_SUPPORTED}))
+        (device,) = devices(backend)
+        assert {each for each in names if device[each] is None} == {name}
+        assert device["memory_used"] == 5 * GIB
+        backend.ask("sample 500")
+        before = backend.ask("rss") if turn == 1 else before
     assert backend.ask("rss") - before < 1 * MIB
 
 
@@ -154,6 +162,9 @@ def test_a_value_that_fails_is_unknown_and_spoils_no_other(nvml_standin, backend
     nvml_standin.say(gpu(**BUSY, fault={function: code}))
     (device,) = devices(backend)
     expected = healthy | dict.fromkeys(FIELDS[function])
+    if function == "nvmlDeviceGetMemoryInfo":
+        assert (device["reason"] is not None) == (code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND))
+        device["reason"] = None
     assert device == expected
 
 
@@ -188,6 +199,7 @@ def test_unified_memory_is_used_by_what_its_processes_hold_and_has_no_total(nvml
     nvml_standin.say(gpu(name="NVIDIA GB10", memory_total=None, memory_used=None, processes=held))
     (device,) = devices(backend)
     assert (device["memory_total"], device["memory_used"], device["memory_unaccounted"]) == (None, 5 * GIB, 0)
+    assert (device["state"], "admission by memory is off" in device["reason"]) == ("healthy", True)
     nvml_standin.say(gpu(name="NVIDIA GB10", memory_total=0, memory_used=0, processes=held))
     assert devices(backend)[0] == device
 
