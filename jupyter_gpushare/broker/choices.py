@@ -120,9 +120,10 @@ def _near(cluster: Cluster, user: str, demand: Demand) -> tuple[str, ...]:
 
 
 def _on(cluster: Cluster, servers: Iterable[str]) -> tuple[str, ...]:
-    """The devices of these servers."""
+    """The devices of these servers; either name may be without its domain."""
     names = set(servers)
-    return tuple(uuid for uuid, record in cluster.devices.items() if record.server in names)
+    reached = {name for name in cluster.servers if name in names or name.split(".")[0] in names}
+    return tuple(uuid for uuid, record in cluster.devices.items() if record.server in reached)
 
 
 def _forget(expected: Expected, cluster: Cluster, now: float) -> None:

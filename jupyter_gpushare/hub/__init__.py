@@ -6,7 +6,20 @@ In `jupyterhub_config.py`::
     configure(c)
 """
 
-from .configure import ADMIN, READ, URL, configure, pre_spawn_hook, service, token_scopes
+from .configure import ADMIN, READ, configure, service, token_scopes
 from .culler import cull_arbiter
+from .form import options_form
+from .spawn import URL, post_stop_hook, pre_spawn_hook
 
-__all__ = ["ADMIN", "READ", "URL", "configure", "cull_arbiter", "pre_spawn_hook", "service", "token_scopes"]
+__all__ = [
+    "ADMIN",
+    "READ",
+    "URL",
+    "configure",
+    "cull_arbiter",
+    "options_form",
+    "post_stop_hook",
+    "pre_spawn_hook",
+    "service",
+    "token_scopes",
+]

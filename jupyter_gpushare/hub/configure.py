@@ -9,7 +9,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,10 +20,9 @@ from traitlets.config.loader import LazyConfigValue
 
 from ..config import GPUShare, Policy
 from ..errors import BadDemand
+from .form import options_form
+from .spawn import NAME, URL, broker_url, post_stop_hook, pre_spawn_hook
 
-NAME = "gpushare"
-URL = "http://127.0.0.1:8815"  # where the service listens: user servers and the hub's proxy reach it there
-PREFIX = f"/services/{NAME}/"
 ADMIN, READ = "custom:gpushare:admin", "custom:gpushare:read"
 ACCESS = f"access:services!service={NAME}"
 CUSTOM_SCOPES = {
@@ -32,7 +31,7 @@ CUSTOM_SCOPES = {
 }
 SERVICE_SCOPES = ("list:groups", "read:groups")  # whose members share by which weight
 SERVER_SCOPES = ("users:activity!user", "access:servers!server")  # the hub's own default for a user server's token
-Hook = Callable[[Any], Any]
+SHARE = 0.1  # of a GPU, on the page that starts a server, where kernels ask for none or whole ones by default
 
 
 def service(
@@ -65,30 +64,6 @@ def token_scopes(scopes: Iterable[str] = SERVER_SCOPES) -> list[str]:
     return list(dict.fromkeys([*scopes, ACCESS]))
 
 
-def pre_spawn_hook(spawner: Any, *, url: str = URL, before: Hook | None = None) -> Awaitable[None] | None:
-    """Tells a user's server where its GPU service is. `before`: a hook that was there already, run first."""
-    ran = before(spawner) if before is not None else None
-    if inspect.isawaitable(ran):
-        return _tell_after(ran, spawner, url)
-    _tell(spawner, url)
-    return None
-
-
-async def _tell_after(ran: Awaitable[Any], spawner: Any, url: str) -> None:
-    await ran
-    _tell(spawner, url)
-
-
-def _tell(spawner: Any, url: str) -> None:
-    base = urlsplit(getattr(getattr(spawner, "hub", None), "base_url", "") or "/hub/").path.removesuffix("hub/")
-    spawner.environment = {"GPUSHARE_BROKER_URL": broker_url(url, base), **spawner.environment}
-
-
-def broker_url(url: str, base: str = "/") -> str:
-    """Where the service answers, below a hub with that base URL."""
-    return f"{url.rstrip('/')}{base.rstrip('/')}{PREFIX}"
-
-
 def configure(
     c: Config,
     *,
@@ -99,13 +74,18 @@ def configure(
     connect_url: str = "",
     api_token: str = "",
     config_file: str = "",
+    gpu_form: bool | Iterable[str] = False,
+    gpu_resource: str = "",
 ) -> None:
-    """Adds the GPU service to a hub: the service, its role and scopes, and the spawner hook. What is there stays.
+    """Adds the GPU service to a hub: the service, its role and scopes, and the spawner hooks. What is there stays.
 
     `c.GPUShare` and `c.Policy` as set above this call go to the service. `admins` see and change every session; by
     default the users of `c.Authenticator.admin_users` as set above. `url` is where the service listens, `connect_url`
     where user servers reach it, if that differs (in containers). With `api_token` the service is started elsewhere,
-    and has its settings there. Raises BadDemand, naming the field, for what cannot be used.
+    and has its settings there. With `gpu_form` (True, or the models to choose from) users choose on the hub's page with
+    which GPU a server starts. `gpu_resource` is the name by which the spawner shall request GPUs where whole ones are
+    asked for, such as "nvidia.com/gpu"; by default it requests none. Raises BadDemand, naming the field, for what
+    cannot be used.
     """
     settings = {name: dict(c[name]) for name in ("GPUShare", "Policy") if name in c}
     settings["GPUShare"] = settings.get("GPUShare", {}) | {
@@ -131,13 +111,16 @@ def configure(
         users[0]["scopes"] = [*users[0]["scopes"], ACCESS]
     else:
         hub.extra_user_scopes = {*_plain(hub, "extra_user_scopes", set()), ACCESS}
+    start = partial(pre_spawn_hook, url=url, connect_url=connect_url, gpu_resource=gpu_resource)
+    page = partial(options_form, share=_share(settings), models=_models(gpu_form)) if gpu_form else None
     for name in {"Spawner", *(name for name in c if name.endswith("Spawner"))}:  # a subclass's own section wins
         section = c[name]
         if name == "Spawner" or "server_token_scopes" in section:
             section.server_token_scopes = _with_ours(_plain(section, "server_token_scopes", []))
-        if name == "Spawner" or "pre_spawn_hook" in section:
-            before = section.pre_spawn_hook if "pre_spawn_hook" in section else None
-            section.pre_spawn_hook = partial(pre_spawn_hook, url=here, before=before)
+        ours = {"pre_spawn_hook": start, "post_stop_hook": post_stop_hook} | ({"options_form": page} if page else {})
+        for trait, hook in ours.items():
+            if name == "Spawner" or trait in section:
+                section[trait] = partial(hook, before=section.get(trait))
 
 
 def _check(settings: Mapping[str, Mapping[str, Any]], *urls: str) -> None:
@@ -151,6 +134,16 @@ def _check(settings: Mapping[str, Mapping[str, Any]], *urls: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
             raise BadDemand(f"url: {url!r} is not usable; it must be such as {URL!r}, without a path.")
+
+
+def _share(settings: Mapping[str, Mapping[str, Any]]) -> float:
+    """The share that the form offers: what kernels ask for by default, where that is one."""
+    asked = settings["GPUShare"].get("default_gpus", SHARE)
+    return float(asked) if 0 < asked < 1 else SHARE
+
+
+def _models(gpu_form: bool | Iterable[str]) -> tuple[str, ...]:
+    return () if isinstance(gpu_form, bool) else tuple(gpu_form)
 
 
 def _culls(entry: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from traitlets import Dict, Float
 
 from ..errors import BadDemand, GPUShareError
 from ..model import Binding, Demand, SessionSpec
+from . import chosen
 from .interpreter import with_extension
 from .notebook import demand_from, label_and_path, notebook_demand
 
@@ -103,7 +105,9 @@ class GPUShareProvisioner(LocalProvisioner):
         )
 
     async def _demand(self, file: str | None) -> Demand | None:
-        """What the kernelspec asks for, with what the notebook asks for over it; None where neither asks.
+        """What was chosen when this server was started, the kernelspec's over it, the notebook's over both.
+
+        None where none of them asks.
 
         A demand that cannot be used must not keep its notebook from being opened and mended: it is said, and left out.
         """
@@ -112,6 +116,7 @@ class GPUShareProvisioner(LocalProvisioner):
         if self.gpus is not None:
             spec["gpus"] = self.gpus
         for fields, where in (
+            (chosen.as_fields(os.environ.get(chosen.VARIABLE, "")), chosen.VARIABLE),
             (spec, f"kernelspec {self.kernel_spec.display_name}"),
             (await notebook_demand(file), file),
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +16,14 @@ from jupyter_gpushare.hub import ADMIN, READ, configure, pre_spawn_hook
 ACCESS = "access:services!service=gpushare"
 
 
-def spawner(**environment: str) -> SimpleNamespace:
-    return SimpleNamespace(hub=SimpleNamespace(base_url="/base/hub/"), environment=environment)
+class Spawner:
+    """What a hook looks at of a spawner before its server has a token."""
+
+    name, api_token, handler, log = "", "", None, logging.getLogger("spawner")
+
+    def __init__(self, **environment: str) -> None:
+        self.hub, self.user = SimpleNamespace(base_url="/base/hub/"), SimpleNamespace(name="alice")
+        self.environment, self.user_options = environment, {}
 
 
 def test_one_line_adds_service_scopes_roles_and_hook():
@@ -57,8 +64,8 @@ def test_what_is_configured_already_stays():
     assert roles["other"] == []
     assert "custom:mine:x" in c.JupyterHub.custom_scopes
     assert c.Spawner.server_token_scopes == ["users:activity!user", "custom:mine:x", ACCESS]
-    started = spawner()
-    c.Spawner.pre_spawn_hook(started)
+    started = Spawner()
+    asyncio.run(c.Spawner.pre_spawn_hook(started))
     assert started.environment == {
         "MINE": "1",
         "GPUSHARE_BROKER_URL": "http://127.0.0.1:8815/base/services/gpushare/",
@@ -73,8 +80,8 @@ def test_a_spawners_own_section_gets_the_hook_as_well():
 
     configure(c, connect_url="http://gpushare.svc:8815")
 
-    started = spawner()
-    c.KubeSpawner.pre_spawn_hook(started)
+    started = Spawner()
+    asyncio.run(c.KubeSpawner.pre_spawn_hook(started))
     assert started.environment["GPUSHARE_BROKER_URL"] == "http://gpushare.svc:8815/base/services/gpushare/"
     assert asyncio.run(c.KubeSpawner.server_token_scopes(started)) == ["users:activity!user", ACCESS]
 
@@ -84,7 +91,7 @@ def test_a_hook_that_takes_its_time_runs_first():
         await asyncio.sleep(0)
         spawner.environment = {"GPUSHARE_BROKER_URL": "http://own/"}
 
-    started = spawner()
+    started = Spawner()
     asyncio.run(pre_spawn_hook(started, before=hook))
     assert started.environment == {"GPUSHARE_BROKER_URL": "http://own/"}
 
