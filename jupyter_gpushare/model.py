@@ -7,7 +7,7 @@ A value that could not be read is None, never 0 (design rule 1). Instants never 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -93,6 +93,8 @@ UNFOLLOWED = {  # fields of other kinds of broker, and why one of a single machi
     "cpus": "a kernel runs where its server does, with whatever CPUs that has",
     "host_memory": "a kernel runs where its server does, with whatever memory that has",
 }
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+PathText = Annotated[str, msgspec.Meta(max_length=4096)]  # the system's own limit
 MOST_NEAR = 32  # each is looked up for each server at each decision
 
 
@@ -416,15 +418,15 @@ AnyDecision = (
 class SessionSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel that starts and asks for its place."""
 
-    id: str  # kernel id
-    user: str
-    origin: str  # the single-user server it belongs to
-    label: str
-    path: str | None = None  # of the notebook, None: no notebook
+    id: Name  # kernel id
+    user: Name
+    origin: Name  # the single-user server it belongs to
+    label: PathText
+    path: PathText | None = None  # of the notebook, None: no notebook
     server: str | None = None  # the machine it runs on; None: simulated devices, any server
     singleuser: str | None = None  # the hub's name of its single-user server, "" the default one; None: no hub
     demand: Demand | None = None  # None: nothing was asked, so the broker's default (or what was chosen for the path)
-    pool: tuple[str, ...] | None = None  # devices the server's own mask allows; None: all
+    pool: Annotated[tuple[Name, ...], msgspec.Meta(max_length=1024)] | None = None  # its server's mask; None: all
     restart: bool = False
     wait_s: float = 0.0  # how long a whole-device demand may wait
     when_full: Literal["wait", "cpu", "fail"] = "wait"

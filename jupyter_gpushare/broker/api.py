@@ -89,6 +89,8 @@ class Route:
 
 async def call(broker: Broker, caller: Caller, method: str, path: str, query: Mapping[str, str], body: bytes) -> Reply:
     """Answers a call. Raises only errors of errors.py. What changes something by a person's will is audited."""
+    if any("\0" in text for text in (path, *query.values())):
+        raise BadDemand("A NUL character is part of no path or parameter.")
     route, parts = find(method, path.strip("/"))
     audited = method != "GET" and not route.internal
     if method != "GET":
@@ -197,6 +199,7 @@ def hello(request: Request) -> None:
 def put_demand(request: Request) -> Demand:
     demand = verbs.demand_of(request.body, request.broker.default_demand)
     check_possible(request.broker, request.caller.user, demand)
+    wishes.check(request.caller.user, request.path["path"])
     wishes.demand(request.broker, request.caller.user, request.path["path"], demand)
     return demand
 

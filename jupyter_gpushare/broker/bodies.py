@@ -12,12 +12,15 @@ from ..errors import BadDemand
 Body = TypeVar("Body")
 _AT = re.compile(r"(?P<what>.*?) - at `\$\.?(?P<path>.*)`$")
 BODY_MAX = 1 << 20
+NUL = rb"\u0000"  # in JSON; PostgreSQL keeps no text with one, so nothing of that user would be kept
 
 
 def parsed(body: bytes, kind: type[Body], **fields: object) -> Body:
     """The body as `kind`, an empty one as {}; `fields` come from the path and win. Raises BadDemand."""
     if len(body) > BODY_MAX:
         raise BadDemand(f"body: {len(body)} bytes are more than the {BODY_MAX} that are read.")
+    if NUL in body:
+        raise BadDemand("body: a NUL character is part of no text; leave out \\u0000.")
     try:
         raw = msgspec.json.decode(body or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -23,6 +23,9 @@ USE_WINDOW_S = 2.0  # a tree that used a device this recently computes
 OPENS_S = 5.0  # what a cell does so soon after it got its devices is opening them
 
 
+Ticket = tuple[str, str, str]  # user, single-user server, notebook path: one place in line
+
+
 @dataclass(slots=True)
 class Placement:
     """One device in a session's mask, and what the session holds there."""
@@ -266,7 +269,7 @@ class Cluster:
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     servers: dict[str, ServerRecord] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
-    tickets: dict[tuple[str, str], str] = field(default_factory=dict)  # (origin, path) -> the session that has it
+    tickets: dict[Ticket, str] = field(default_factory=dict)  # the session that has it
     reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel
     off_lease: set[str] = field(default_factory=set)  # sessions seen on a device that they were not given

@@ -12,7 +12,7 @@ import msgspec
 from ..errors import BadDemand, Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, SessionSpec, checked
 from . import mps, room, wishes, words
-from .records import Cluster, Placement, Session
+from .records import Cluster, Placement, Session, Ticket
 from .rows import LeaseRow
 from .upkeep import begin_burst, end_burst
 
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 WAITS_PER_ORIGIN = 3  # a browser has six connections to a host: starts must leave some
 FIRST_ANSWER_S = 2.0  # for a decision on what never waits: bindings, and the first report of a node
 UNHEARD_S = 2.0  # a cell's start or end that did not reach us is made up for; one on its way is not
+SESSIONS_PER_USER = 1000  # every turn looks at all: no one user may slow it down for the others
 TAKEN_OVER = "Another start of this notebook took over this place in line."
 
 
@@ -77,7 +78,7 @@ async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Bin
         session = known
         _again(broker, session, spec)
     when_full = broker.settings.when_full if spec.when_full == "wait" else spec.when_full
-    key = (spec.origin, spec.path or spec.id)
+    key = (spec.user, spec.origin, spec.path or spec.id)
     _take_ticket(broker, key, session)
     broker.touch()
     session.opening = True
@@ -107,7 +108,7 @@ def _check_owner(broker: Broker, caller: Caller, spec: SessionSpec) -> None:
         raise NotAllowed(f"origin: {spec.origin!r} is not the server that asks.")
 
 
-def binding(broker: Broker, session: Session, key: tuple[str, str]) -> Binding:
+def binding(broker: Broker, session: Session, key: Ticket) -> Binding:
     """What the start of a kernel is told."""
     cluster, now = broker.cluster, broker.clock()
     placed = _placed(session)
@@ -140,7 +141,7 @@ def _placed(session: Session) -> bool:
     return bool(session.placements) and (session.leased or not session.demand.whole)
 
 
-async def _wait_for_place(broker: Broker, key: tuple[str, str], session: Session, wait_s: float) -> None:
+async def _wait_for_place(broker: Broker, key: Ticket, session: Session, wait_s: float) -> None:
     cluster = broker.cluster
 
     def settled() -> bool:
@@ -173,7 +174,7 @@ def withdraw(broker: Broker, session: Session, fresh: bool) -> None:
     broker.touch()
 
 
-def _take_ticket(broker: Broker, key: tuple[str, str], session: Session) -> None:
+def _take_ticket(broker: Broker, key: Ticket, session: Session) -> None:
     """A second start of a path takes over the place in line of the first."""
     cluster = broker.cluster
     holder = cluster.sessions.get(cluster.tickets.get(key, ""))
@@ -188,7 +189,10 @@ def _take_ticket(broker: Broker, key: tuple[str, str], session: Session) -> None
 
 
 def _new(broker: Broker, spec: SessionSpec) -> Session:
+    """Raises OverLimit for a user with more sessions than anybody works with."""
     now, cluster = broker.clock(), broker.cluster
+    if sum(one.live for one in cluster.sessions.values() if one.user == spec.user) >= SESSIONS_PER_USER:
+        raise OverLimit(f"{spec.user} has {SESSIONS_PER_USER} sessions here already. End some of them.")
     demand = cluster.demands.get((spec.user, spec.path or ""), spec.demand or broker.default_demand)
     session = Session(
         id=spec.id,
@@ -375,6 +379,6 @@ def recover(cluster: Cluster, rows: Iterable[LeaseRow], now: float) -> int:
         session.lease_since = now if lease else None
         cluster.sessions[session.id] = session
         if row.path is not None:
-            cluster.tickets[(row.origin, row.path)] = row.session
+            cluster.tickets[(row.user, row.origin, row.path)] = row.session
         count += 1
     return count

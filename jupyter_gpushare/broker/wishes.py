@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import GPUShareError
+from ..errors import BadDemand, GPUShareError
 from ..model import Demand, checked
 from .records import Session
 from .rows import Wish
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DEMAND_FOR_S = 30 * 86400.0  # a notebook that was not started for that long starts as others do
 DEMANDS_PER_USER = 200
+KEY_MAX = 2000  # bytes; what is longer is in no index of PostgreSQL (a third of a page)
 
 
 def pin(broker: Broker, session: Session, for_s: float | None) -> None:
@@ -34,6 +35,12 @@ def drain(broker: Broker, uuid: str, drained: bool) -> None:
     (broker.cluster.drains.add if drained else broker.cluster.drains.discard)(uuid)
     _mark(broker, uuid)
     broker.ledger.wished("drain", uuid, "" if drained else None)
+
+
+def check(user: str, path: str) -> None:
+    """Raises BadDemand for a path that is too long to be kept."""
+    if len(_key(user, path)) > KEY_MAX:
+        raise BadDemand(f"path: {path[:40]!r}… is too long; a demand is kept for paths of up to some 1,900 letters.")
 
 
 def demand(broker: Broker, user: str, path: str, wanted: Demand | None) -> None:

@@ -283,7 +283,7 @@ async def test_a_client_that_gives_up_leaves_no_ticket_and_no_place_in_line(worl
         await start
     assert (await w.status())["queue"] == []
     assert "k2" not in w.broker.cluster.sessions
-    assert w.broker.cluster.tickets.get(("bob-lab", "a.ipynb")) is None
+    assert w.broker.cluster.tickets.get(("bob", "bob-lab", "a.ipynb")) is None
     assert w.broker.waits == {}
 
 
