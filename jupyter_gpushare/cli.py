@@ -28,8 +28,9 @@ def _parser() -> Parser:
 
     demo = verbs.add_parser("demo", help="JupyterLab on simulated GPUs with a guided notebook")
     demo.add_argument("--no-browser", action="store_true", help="do not open a browser")
-    demo.add_argument("--port", type=_port, default=0, help="port of JupyterLab (default: a free one)")
+    demo.add_argument("--port", type=_port, default=0, help="port of JupyterLab or of the hub (default: a free one)")
     demo.add_argument("--check", action="store_true", help="run everything headless to the end, print what happened")
+    demo.add_argument("--hub", action="store_true", help="a JupyterHub of three GPU servers instead")
     demo.set_defaults(run=_demo)
 
     status = verbs.add_parser("status", help="servers, devices, sessions, queue")
@@ -116,11 +117,11 @@ def _port(text: str) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from .demo.run import check, show
+    from .demo import run
 
     if arguments.check:
-        return check()
-    return show(arguments.port, browser=not arguments.no_browser)
+        return run.check_hub() if arguments.hub else run.check()
+    return (run.show_hub if arguments.hub else run.show)(arguments.port, browser=not arguments.no_browser)
 
 
 def _status(arguments: argparse.Namespace) -> int:

@@ -25,6 +25,7 @@ from .units import parse_bytes
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d$"
+_HTTP = r"https?://[^/\s,][^\s,]*"
 _NATS = r"(nats|tls)://[^\s,/]+"
 _DAYS = re.compile(rf"({'|'.join(DAYS)})(?:-({'|'.join(DAYS)}))?")
 _OBJECTIVES = tuple(policy.Weights.__dataclass_fields__)
@@ -121,9 +122,9 @@ class GPUShare(Configurable):
     broker_url = Text(
         "",
         help="""
-        The broker to ask; GPUSHARE_BROKER_URL by default, which a hub's spawner sets. Empty: this user's on this
-        machine if one runs, else one in this server. Otherwise a broker's base URL (`https://…/services/gpushare/`) or
-        `unix:///run/gpushare/broker.sock`.
+        The broker to ask; GPUSHARE_BROKER_URL by default, which a hub's spawner sets. Empty: this machine's
+        shared one if its socket is there, else this user's, else one in this server. Otherwise a broker's base URL (`https://…/services/gpushare/`;
+        several with commas between them where a standby may take over) or `unix:///run/gpushare/broker.sock`.
         """,
     )
     ledger_url = Text(
@@ -280,7 +281,7 @@ class GPUShare(Configurable):
     @validate("broker_url", "ledger_url", "bus_url")
     def _url_is_known(self, proposal: Bunch) -> str:
         form, allowed = {
-            "broker_url": (r"https?://[^/\s]\S*|unix:///\S+", "it must be empty, http(s)://…, or unix:///path"),
+            "broker_url": (rf"{_HTTP}(,{_HTTP})*|unix:///\S+", "it must be empty, http(s)://…, or unix:///path"),
             "ledger_url": (r"[a-z0-9_+]+://\S*", "it must be empty, sqlite:////path, or another SQLAlchemy URL"),
             "bus_url": (rf"{_NATS}(,{_NATS})*", "it must be empty, nats://host:4222 or tls://host:4222"),
         }[proposal.trait.name]

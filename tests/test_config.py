@@ -171,6 +171,7 @@ def test_settings_that_belong_together_may_come_in_any_order():
     [
         ("broker_url", "https://hub.example.org/services/gpushare/"),
         ("broker_url", "http://[::1]:9000"),
+        ("broker_url", "http://a:8815/services/gpushare/,http://b:8815/services/gpushare/"),
         ("broker_url", "unix:///run/gpushare/broker.sock"),
         ("bus_url", "nats://agent:secret@10.0.0.1:4222"),
         ("bus_url", "tls://a:4222,tls://[fd00::2]:4222"),

@@ -218,9 +218,14 @@ class Ledger:
         now = self._wall()
         return await self._ask(lambda database: database.history(query, now), timeout_s)
 
-    async def close(self, timeout_s: float = 5.0) -> None:
-        """Writes what waits and lets go; what a silent database does not take within `timeout_s` is lost."""
+    async def close(self, timeout_s: float = 5.0, *, write: bool = True) -> None:
+        """Writes what waits and lets go; what a silent database does not take within `timeout_s` is lost.
+
+        `write` False: what waits is dropped, because another broker's word counts by now.
+        """
         with self._wake:
+            if not write:
+                self._journal = Journal()
             self._closing = True
             self._wake.notify()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, timeout_s)

@@ -67,6 +67,7 @@ class NatsBus:
         self._seen: dict[str, dict[str, int]] = {}  # server -> epoch -> the last report's number
         self._leading: Leadership | None = None
         self._highest = 0  # term of the newest leader that commanded this agent
+        self._followed = asyncio.Event()  # set when that leader has a successor; then there is a new one
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -106,9 +107,23 @@ class NatsBus:
         """Returns when the broker has taken it in. Raises Unavailable where it did not, with the reason."""
         if report.server in self._displaced:
             raise Unavailable(f"Another agent calls itself {report.server}; this one is silent until that has gone.")
-        answer = await self._ask(f"gpushare.report.{token(report.server)}", sealed(report), REPORT_S)
+        answer = await self._answer_of_leader(f"gpushare.report.{token(report.server)}", sealed(report))
         if not answer.ok:
             raise Unavailable(f"The broker refused the report of {report.server}: {answer.message}")
+
+    async def _answer_of_leader(self, subject: str, data: bytes) -> CommandResult:
+        """Not waited for any more once another leads: it was killed or paused with the report. Raises Unavailable."""
+        asking = asyncio.ensure_future(self._ask(subject, data, REPORT_S))
+        changing = asyncio.ensure_future(self._followed.wait())
+        try:
+            await asyncio.wait({asking, changing}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise Unavailable("another broker leads since; it is told again.", reason="bus")
+            return asking.result()
+        finally:
+            for task in (asking, changing):
+                task.cancel()
+            await asyncio.gather(asking, changing, return_exceptions=True)
 
     def on_report(self, handler: Callable[[NodeReport], None]) -> None:
         self._listeners.append(handler)
@@ -200,6 +215,9 @@ class NatsBus:
         command, term = opened(data, AnyCommand)
         if term < self._highest:
             raise Unreadable("fenced", f"The broker of term {term} leads no more; term {self._highest} does.")
+        if term > self._highest > 0:
+            self._followed.set()
+            self._followed = asyncio.Event()
         self._highest = term
         return command
 

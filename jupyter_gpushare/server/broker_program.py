@@ -14,7 +14,7 @@ from . import program
 from .host import Host
 from .link import Link
 from .rooms import owner
-from .socket import folder, machine_socket
+from .socket import Door, folder, machine_socket
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,17 @@ def place(path: str) -> Path:
 
 
 async def serve(config: GPUShare, policy: Policy, socket: Path) -> None:
-    """Until the end is asked for. A second broker with the same state folder waits until the first has gone."""
+    """Until the end is asked for. Raises BadDemand where the socket cannot be had.
+
+    The socket answers at once; who decides behind it is this process, or another that has the same state folder or
+    leads on the same bus.
+    """
     asked, state, user = program.end_asked(), program.state_folder(), owner(config)
-
-    def make() -> Host:
-        return Host(config, policy, user, state, __version__, log, mode="socket", door=socket)
-
-    link = Link(make, state, log)
+    link = Link(lambda: Host(config, policy, user, state, __version__, log, mode="socket"), state, log)
+    try:
+        door = Door(socket, link, user, shared=True)
+    except OSError as error:
+        raise BadDemand(f"--socket: {socket} cannot be listened at ({error.strerror}).") from None
     link.start()
     log.info("The GPUs of %s are lent at %s", config.server_name, socket)
     if os.getuid() != 0:
@@ -47,6 +51,7 @@ async def serve(config: GPUShare, policy: Policy, socket: Path) -> None:
         await program.until(asked)
     finally:
         await link.stop()
+        await door.close()
         log.info("Ended. %s stays, so that servers wait for the next broker; remove it if there is none.", socket)
 
 

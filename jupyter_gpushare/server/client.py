@@ -23,6 +23,7 @@ from .sse import events
 CALLER = "X-GPUShare-Caller"  # who asks, as JSON; believed on a socket whose other end is the same OS user
 CONNECT_S = 2.0
 ANSWER_S = 10.0  # besides what the request itself asks to wait
+STANDBY = "standby"  # the reason of a broker that waits until it leads
 LONGEST_PATH = 100  # bytes of a socket's path; the system's limit is 108
 
 
@@ -70,23 +71,24 @@ def error_from(status: int, body: bytes) -> GPUShareError:
 
 
 class Client:
-    """Asks one broker. `address` is ``unix:///path`` or an http(s) base URL below which ``api/v1/`` lies."""
+    """Asks one broker. `address` is ``unix:///path`` or an http(s) base URL below which ``api/v1/`` lies; several with
+    commas between them where one of several brokers leads: whoever does not answer is followed by the next."""
 
     def __init__(self, address: str, token: str | None = None) -> None:
         parts = urlsplit(address)
         self.address = address
         self._headers = {} if token is None else {"Authorization": f"token {token}"}
         if parts.scheme == "unix":
-            self._base, resolver = "http://broker/api/v1/", _SocketResolver(path=Path(parts.path))
+            self._bases, resolver = ["http://broker/api/v1/"], _SocketResolver(path=Path(parts.path))
         else:
-            self._base, resolver = f"{address.rstrip('/')}/api/v1/", None
+            self._bases, resolver = [f"{one.strip().rstrip('/')}/api/v1/" for one in address.split(",")], None
         self._http = SimpleAsyncHTTPClient(force_instance=True, max_clients=1000, resolver=resolver)
 
     async def call(
         self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
     ) -> Reply:
         """The broker's answer. Raises its own error, or Unavailable where it does not answer in time."""
-        url = self._base + quote(path) + (f"?{urlencode(query)}" if query else "")
+        url = self._bases[0] + quote(path) + (f"?{urlencode(query)}" if query else "")
         answer = await self._fetch(
             HTTPRequest(
                 url,
@@ -100,6 +102,8 @@ class Client:
         )
         if answer.code >= 400:
             error = error_from(answer.code, answer.body)
+            if error.reason == STANDBY:
+                self._turn(url)
             if isinstance(error, WrongMethod):
                 error.allow = answer.headers.get("Allow", "")
             raise error
@@ -110,7 +114,7 @@ class Client:
         headers = self._who(caller) | ({} if last_id is None else {"Last-Event-ID": str(last_id)})
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         request = HTTPRequest(
-            self._base + "events",
+            self._bases[0] + "events",
             headers=headers,
             streaming_callback=chunks.put_nowait,
             connect_timeout=CONNECT_S,
@@ -122,6 +126,7 @@ class Client:
             async for event in events(chunks):
                 yield event
             answer = await asking
+            self._turn(request.url)
             raise error_from(answer.code, b"") if answer.code >= 400 else Unavailable("The broker ended its stream.")
         finally:
             asking.cancel()
@@ -132,10 +137,16 @@ class Client:
     def _who(self, caller: Caller) -> dict[str, str]:
         return self._headers | {CALLER: msgspec.json.encode(caller).decode(), "Content-Type": "application/json"}
 
+    def _turn(self, asked: str) -> None:
+        """From the broker that was asked to the next one, unless another call did so already."""
+        if asked.startswith(self._bases[0]):
+            self._bases = [*self._bases[1:], self._bases[0]]
+
     async def _fetch(self, request: HTTPRequest) -> HTTPResponse:
         try:
             return cast(HTTPResponse, await self._http.fetch(request, raise_error=False))
         except (HTTPError, OSError) as error:
+            self._turn(request.url)
             raise Unavailable(f"The broker at {self.address} does not answer ({error}).") from error
 
 

@@ -55,10 +55,8 @@ class Host:
         *,
         first_report_s: float = 0.0,
         mode: Literal["embedded", "socket", "hub"] = "embedded",
-        door: Path | None = None,
     ) -> None:
-        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins. `door`: the socket,
-        where it is not in that folder; in mode `socket` it is for all users of the machine.
+        """`folder` is where this user's servers meet; None: it cannot be made, so nobody joins.
 
         `first_report_s`: how long the start waits until a device is known here; those who join do not wait for that.
         """
@@ -67,7 +65,6 @@ class Host:
         )  # fmt: skip
         self.broker: Broker | None = None
         self._first_report_s, self._mode = first_report_s, mode
-        self._door = door or (folder / "broker.sock" if folder is not None else None)
         self._some_devices = False
         self._examining: asyncio.Future[object] | None = None
         self._parking: CheckpointMechanism | None = None  # of real devices
@@ -84,7 +81,7 @@ class Host:
 
         bus = await (self._between_machines() if self.config.bus_url else self._within())
         ledger = await Ledger.open(self.config.ledger_url, broker=self._name())
-        self._ends.push_async_callback(ledger.close)
+        self._ends.push_async_callback(self._close, ledger)
         if self._nats is not None:
             self._leading = await self._nats.lead(f"{socket.gethostname()}:{os.getpid()}")
         agents = [] if self._nats is not None else await loop.run_in_executor(None, self._agents, bus)
@@ -101,11 +98,15 @@ class Host:
         if self._nats is not None:
             calling = asyncio.create_task(self._nats.greet(), name="gpushare-greeting")
             self._ends.callback(calling.cancel)
-        if self._door is not None:
-            self._open_door(self._door)
+        if self.folder is not None:
+            self._open_door(self.folder / "broker.sock")
         if agents and self._first_report_s:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(reported.wait(), self._first_report_s)
+
+    async def _close(self, ledger: Ledger) -> None:
+        """What waits to be written is the next leader's matter once it may have begun."""
+        await ledger.close(write=self._leading is None or not self._leading.lost.is_set())
 
     async def _within(self) -> Bus:
         """A bus inside this process, whose agents are here."""
@@ -243,8 +244,8 @@ class Host:
         from .socket import Door
 
         try:
-            door = Door(path, self, self.user, shared=self._mode == "socket")
+            door = Door(path, self, self.user)
         except OSError as error:
-            self.log.warning("Other servers cannot join the broker here: %s", error)
+            self.log.warning("This user's other servers cannot join the broker here: %s", error)
         else:
             self._ends.push_async_callback(door.close)

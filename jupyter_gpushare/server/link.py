@@ -13,7 +13,7 @@ from typing import Protocol
 from ..broker.port import BrokerPort, Reply, StreamEvent
 from ..errors import Unavailable
 from ..model import Caller
-from .client import Client
+from .client import STANDBY, Client
 
 PATIENCE_S = 5.0  # how long a request waits for a broker that starts or is being replaced
 RETRY_S = 0.2
@@ -81,7 +81,7 @@ class Link:
     def _check_standing_by(self) -> None:
         """Raises Unavailable at once where another broker has to be asked, or NATS is away: it will take its time."""
         if self._here is not None and self._here.waits_for is not None:
-            raise Unavailable(self._here.waits_for, reason="standby")
+            raise Unavailable(self._here.waits_for, reason=STANDBY)
 
     async def call(
         self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""

@@ -52,6 +52,7 @@ def _read(file: Path) -> Config:
 def log_as(name: str) -> None:
     """This process's log: lines on standard error, where systemd and the hub take them from."""
     logging.basicConfig(level=logging.INFO, format=f"[%(levelname)1.1s %(asctime)s {name}] %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # a ledger's tables are made and migrated in silence
 
 
 def nats_bus(config: GPUShare, name: str, *, creates: bool) -> NatsBus:

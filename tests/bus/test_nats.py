@@ -286,3 +286,50 @@ async def test_a_leader_that_cannot_reach_nats_stops_leading_in_time(connect, na
     leading = await bus.lead("me", ttl_s=1.0)
     nats.stop(signal.SIGKILL)
     await asyncio.wait_for(leading.lost.wait(), 5)
+
+
+async def test_a_leader_greets_and_whoever_it_follows_is_obeyed_no_more(connect):
+    first, second, node, asked = await connect(), await connect(), await connect(), []
+
+    async def carry_out(command):
+        asked.append(type(command).__name__)
+        return CommandResult(ok=True)
+
+    first.on_report(lambda report: None)
+    leading = await first.lead("first", ttl_s=1.0)
+    node.serve("alpha", carry_out)
+    assert (await answered(first, "alpha", Trim(session="s"))).ok
+    await until(first.present)
+    leading._keeping.cancel()  # SIGSTOP, as far as the others can see
+    second.on_report(lambda report: None)
+    taken = await second.lead("second", ttl_s=1.0)
+    await second.greet()
+
+    assert asked == ["Trim", "SayAgain"]
+    assert (await first.command("alpha", Trim(session="s"))).reason == "fenced"
+    await taken.release()
+
+
+async def test_a_report_that_a_killed_leader_has_is_not_waited_for_once_another_leads(connect, monkeypatch):
+    monkeypatch.setattr(bus_nats, "REPORT_S", 60.0)
+    first, second, node = await connect(), await connect(), await connect()
+    first.on_report(lambda report: None)
+    leading = await first.lead("first", ttl_s=1.0)
+    node.serve("alpha", answers())
+    assert (await answered(first, "alpha", Trim(session="s"))).ok
+    await told(node, report(1))
+
+    async def never(message):
+        await asyncio.Event().wait()
+
+    first._subscribed["gpushare.report.*"]._cb = never
+    waiting = asyncio.ensure_future(node.report(report(2)))
+    leading._keeping.cancel()
+    taken = await second.lead("second", ttl_s=1.0)
+    assert not waiting.done()
+    second.on_report(lambda report: None)
+    await second.greet()
+    with pytest.raises(Unavailable, match="another broker leads"):
+        await asyncio.wait_for(waiting, 20)
+    await told(node, report(3))
+    await taken.release()
