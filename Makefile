@@ -17,13 +17,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test lint types unit front-end browser wheel texts clean help
 
 help:
-	@echo 'make demo   JupyterLab on simulated GPUs with a guided notebook (ARGS="--check --no-browser": run it to the end and report)'
+	@echo 'make demo   JupyterLab on simulated GPUs with a guided notebook (ARGS="--check --no-browser": run it to the end and report;'
+	@echo '            "--hub": a JupyterHub of three GPU servers)'
 	@echo 'make test   every test: style, types, Python, TypeScript, wheel, browser'
 	@echo 'make texts  brings the catalogues of translations up to date with the sources'
 	@echo 'make clean  remove .venv and everything built'
 
-demo: $(VENV)/installed-demo
-	$(SAY) 'Demo: JupyterLab on simulated GPUs'
+demo: $(VENV)/installed-$(if $(findstring --hub,$(ARGS)),test,demo)
+	$(SAY) 'Demo: simulated GPUs'
+	@$(if $(findstring --hub,$(ARGS)),sh scripts/need-nats; sh scripts/need-proxy $(VENV))
 	@$(BIN)/jupyter gpushare demo $(ARGS)
 
 test: $(VENV)/installed-test lint types unit front-end wheel browser
@@ -45,8 +47,8 @@ unit: $(VENV)/installed-test
 	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 
 front-end: $(VENV)/installed-test
-	$(SAY) '4/6 TypeScript: eslint, prettier, stylelint, jest'
-	@cd labextension && jlpm lint:check && jlpm test
+	$(SAY) '4/6 TypeScript: eslint, prettier, stylelint, the types of the API, jest'
+	@cd labextension && jlpm lint:check && jlpm api:check && jlpm test
 
 wheel: $(VENV)/installed-test
 	$(SAY) '5/6 The wheel: built, inspected, installed without Node.js'

@@ -2,11 +2,35 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import { components, paths } from './openapi';
 import { IClient, MakeRequest, respond } from './request';
 import { IDemand, IFinding, IHistory, IStatus, IStatusReply, IWhy } from './tokens';
 
 /** What can be asked of a session without a body. */
 export type Verb = 'release' | 'park' | 'resume' | 'unpin' | 'stop';
+
+type Schemas = components['schemas'];
+type Method = 'get' | 'post' | 'put';
+
+/** The paths of the document that take a method. */
+type Path<M extends Method> = {
+  [P in keyof paths]: paths[P] extends Record<M, object> ? P : never;
+}[keyof paths];
+
+/** What the document says may be sent to a path. */
+type Body<P, M extends Method> =
+  P extends Record<M, { requestBody?: { content: { 'application/json': infer T } } }>
+    ? T
+    : Record<string, never>;
+
+/** The path with its parts filled in; slashes in the path of a notebook stay. */
+function filled(path: keyof paths, parts: Record<string, string>): string {
+  return path
+    .slice(1)
+    .replace(/{(\w+)}/g, (_, name: string) =>
+      name === 'path' ? URLExt.encodeParts(parts[name]) : encodeURIComponent(parts[name])
+    );
+}
 
 export interface IApi extends IClient {
   /** The whole view; null when nothing changed since `rev`. */
@@ -34,12 +58,21 @@ export function createApi(
   makeRequest: MakeRequest = ServerConnection.makeRequest
 ): IApi {
   const client: IClient = { settings, makeRequest };
-  const get = async <T>(path: string): Promise<T> =>
-    (await (await respond(client, path)).json()) as T;
-  const post = (path: string, body: object = {}): Promise<Response> =>
-    respond(client, path, { method: 'POST', body: JSON.stringify(body) });
-  const of = (session: string, verb: string): string =>
-    `sessions/${encodeURIComponent(session)}/${verb}`;
+  const get = async <T>(
+    path: Path<'get'>,
+    parts: Record<string, string> = {},
+    query: Record<string, string | number | undefined> = {}
+  ): Promise<T> => {
+    const asked = Object.entries(query).filter(([, value]) => value !== undefined);
+    const url = filled(path, parts) + URLExt.objectToQueryString(Object.fromEntries(asked));
+    return (await (await respond(client, url)).json()) as T;
+  };
+  const post = <P extends Path<'post'>>(
+    path: P,
+    parts: Record<string, string> = {},
+    body: Partial<Body<paths[P], 'post'>> = {}
+  ): Promise<Response> =>
+    respond(client, filled(path, parts), { method: 'POST', body: JSON.stringify(body) });
   return {
     ...client,
     status: async (since, signal) => {
@@ -58,25 +91,33 @@ export function createApi(
       }
       return respond(client, 'events', { headers, signal, cache: 'no-store' });
     },
-    why: session => get<IWhy>(of(session, 'why')),
-    history: query => get<IHistory>(`history${URLExt.objectToQueryString({ ...query })}`),
-    doctor: () => get<IFinding[]>('doctor'),
+    why: session => get<IWhy>('/sessions/{id}/why', { id: session }),
+    history: query => get<IHistory>('/history', {}, query),
+    doctor: () => get<IFinding[]>('/doctor'),
     estimate: async demand => {
-      const response = await post('estimate', demand);
-      return ((await response.json()) as { eta_s: number | null }).eta_s;
+      const response = await post('/estimate', {}, demand);
+      return ((await response.json()) as Schemas['Estimate']).eta_s;
     },
-    act: async (session, verb) => void (await post(of(session, verb))),
-    pin: async (session, forS) => void (await post(of(session, 'pin'), { for_s: forS })),
-    move: async (session, device) => void (await post(of(session, 'move'), { device })),
+    act: async (session, verb) => void (await post(`/sessions/{id}/${verb}`, { id: session })),
+    pin: async (session, forS) =>
+      void (await post('/sessions/{id}/pin', { id: session }, { for_s: forS })),
+    move: async (session, device) =>
+      void (await post('/sessions/{id}/move', { id: session }, { device })),
     request: async (session, demand, apply) =>
-      void (await post(of(session, 'request'), apply ? { ...demand, apply } : demand)),
+      void (await post(
+        '/sessions/{id}/request',
+        { id: session },
+        apply ? { ...demand, apply } : demand
+      )),
     wish: async (path, demand) =>
-      void (await respond(client, `demands/${URLExt.encodeParts(path)}`, {
+      void (await respond(client, filled('/demands/{path}', { path }), {
         method: 'PUT',
         body: JSON.stringify(demand)
       })),
     drain: async (device, drained) =>
-      void (await post(`devices/${encodeURIComponent(device)}/${drained ? 'drain' : 'undrain'}`))
+      void (await post(drained ? '/devices/{uuid}/drain' : '/devices/{uuid}/undrain', {
+        uuid: device
+      }))
   };
 }
 

@@ -15,13 +15,13 @@ const NO_SESSION: Partial<ISession> = {
   waiting_s: null,
   parked_bytes: null,
   moved_bytes: null,
-  next: null,
-  charged_gpu_s: null,
+  singleuser: null,
   message: '',
   devices: []
 };
 const NO_DEVICE: Partial<IDevice> = {
   reason: null,
+  cannot_park: null,
   memory_total: null,
   memory_used: null,
   memory_unaccounted: null,
@@ -60,7 +60,7 @@ function filledServer(server: IServer): IServer {
 }
 
 function filledSession(session: ISession): ISession {
-  const next = session.next ? { ...session.next, in_s: session.next.in_s ?? null } : null;
+  const next = { ...session.next, in_s: session.next.in_s ?? null };
   return { ...NO_SESSION, ...session, next };
 }
 

@@ -7,156 +7,47 @@ import { Token } from '@lumino/coreutils';
 import { IDisposable } from '@lumino/disposable';
 import { ISignal } from '@lumino/signaling';
 
-export type SessionState =
-  | 'waiting'
-  | 'bound'
-  | 'active'
-  | 'idle'
-  | 'parking'
-  | 'parked'
-  | 'resuming'
-  | 'none'
-  | 'lost'
-  | 'dead';
-export type DeviceState = 'healthy' | 'lost' | 'failing' | 'draining' | 'unknown';
-export type Sharing = 'timeslice' | 'mps' | 'mig' | 'exclusive';
-export type DegradedCode = 'broker' | 'ledger' | 'bus' | 'nvml' | 'disk';
+import { components } from './openapi';
+
+type Schemas = components['schemas'];
+
+export type SessionState = Schemas['SessionView']['state'];
+export type DegradedCode = Schemas['Finding']['code'];
 
 /** What is on a device and belongs to no notebook here. `pid` and `owner` only with the admin scope. */
-export interface IOther {
-  pid: number | null;
-  owner: string | null;
-  memory: number | null;
-  why: 'leftover' | 'foreign' | 'off-lease';
-  /** Of one's own leftovers, to stop them. */
-  session?: string | null;
-}
-
-export interface IDevice {
-  uuid: string;
-  index: number;
-  model: string;
-  state: DeviceState;
-  reason?: string | null;
-  sharing: Sharing;
-  enforced: 'target' | 'ceiling' | 'partition';
-  in_pool: boolean;
-  memory_total: number | null;
-  memory_used: number | null;
-  memory_unaccounted: number | null;
-  utilization: number | null;
-  memory_utilization: number | null;
-  temperature_c: number | null;
-  temperature_limit_c: number | null;
-  power_w: number | null;
-  power_limit_w: number | null;
-  age_s: number | null;
-  allocated: number | null;
-  other_shares: number[];
-  others: IOther[];
-}
-
-export interface IServer {
-  name: string;
-  state: 'up' | 'down' | 'unknown';
-  age_s: number | null;
-  devices: Record<string, IDevice>;
-}
-
-export interface IDemand {
-  gpus: number;
-  gpus_max?: number | null;
-  exclusive?: boolean;
-  memory?: number | null;
-  duration_s?: number | null;
-  cpus?: number | null;
-  host_memory?: number | null;
-  constraints?: { model?: string | null; server?: string | null };
-  near?: string[];
-  kind?: string | null;
-  horizon?: string | null;
-}
-
+export type IOther = Schemas['OtherProcess'];
+/** `allocated` null: not known. */
+export type IDevice = Omit<Schemas['DeviceView'], 'allocated'> & { allocated: number | null };
 /** A session's part of one device. */
-export interface IPart {
-  uuid: string;
-  share: number;
-  memory_used: number | null;
-  utilization: number | null;
-}
+export type IPart = Schemas['SessionDevice'];
+export type INext = Schemas['Next'];
 
-export interface INext {
-  code: string;
-  text: string;
-  in_s: number | null;
-}
-
-export interface ISession {
-  id: string;
-  user: string;
-  mine: boolean;
-  server: string | null;
-  label: string;
-  path: string | null;
-  kind: string;
-  horizon: string;
-  state: SessionState;
-  devices: IPart[];
-  guarantee: number;
-  limit: number;
-  idle_s: number | null;
-  reclaim_in_s: number | null;
-  pinned_until_s: number | null;
-  queue_position: number | null;
-  eta_s: number | null;
-  waiting_s: number | null;
-  demand: IDemand;
-  parked_bytes: number | null;
-  moved_bytes: number | null;
-  next: INext | null;
-  charged_gpu_s: number | null;
-  message: string;
-  /** Its share comes out of idle holders' guarantees. */
-  borrowed?: boolean;
-}
+/** What is not said is as the server has it by default. */
+export type IDemand = Pick<Schemas['Demand'], 'gpus'> &
+  Partial<Omit<Schemas['Demand'], 'constraints'>> & {
+    constraints?: Partial<Schemas['Constraints']>;
+  };
 
 /** The whole view, servers, devices and sessions as maps, as the event stream sends it. */
-export interface IStatus {
-  version: string;
-  rev: number;
-  mode: 'embedded' | 'socket' | 'hub';
-  simulated: boolean;
-  user: string;
-  admin: boolean;
-  degraded: { code: DegradedCode; message: string }[];
+export type IStatus = Omit<Schemas['Status'], 'servers' | 'sessions'> & {
   servers: Record<string, IServer>;
   sessions: Record<string, ISession>;
-  queue: (string | null)[];
-  warn_before_s: number;
-  stop_warn_s: number;
-  summary: { devices: number; free: number | null; waiting: number };
-}
+};
+export type IServer = Omit<Schemas['ServerView'], 'devices'> & {
+  devices: Record<string, IDevice>;
+};
+export type ISession = Omit<Schemas['SessionView'], 'demand'> & { demand: IDemand };
 
 /** The same as `GET status` answers: lists instead of maps. */
-export type IStatusReply = Omit<IStatus, 'servers' | 'sessions'> & {
-  servers: (Omit<IServer, 'devices'> & { devices: IDevice[] })[];
-  sessions: ISession[];
-};
+export type IStatusReply = Schemas['Status'];
 
-export interface ITerm {
-  name: string;
-  value: number | null;
-  weight: number;
-  text: string;
-}
+/** `value` null: what it stands on was not read. */
+export type ITerm = Omit<Schemas['Term'], 'value'> & { value: number | null };
 
 /** Why a session is where it is. `fitness` null: this device was not possible. */
 export interface IWhy {
-  device?: string | null;
-  fitness?: number | null;
-  text?: string;
   terms: ITerm[];
-  alternatives: { device: string; fitness: number | null; decisive: string; text: string }[];
+  alternatives: (Omit<Schemas['Alternative'], 'fitness'> & { fitness: number | null })[];
   /** What was decided for it, newest first. */
   decided?: IDecided[];
 }
@@ -169,18 +60,8 @@ export interface IDecided {
   ago_s: number;
 }
 
-/** The past, summed by the ledger; seconds since 1970. */
-export interface IHistory {
-  since: number;
-  until: number;
-  step_s: number;
-  /** Means over what was held in each step; null: nothing was held, or it could not be read. */
-  series: { at: number; share: number | null; utilization: number | null; gpu_s: number }[];
-  /** GPU-seconds. */
-  by_user: Record<string, number>;
-  by_group: Record<string, number>;
-  by_day: Record<string, number>;
-}
+/** The past, summed by the ledger: GPU-seconds, seconds since 1970; means over what was held in each step. */
+export type IHistory = Schemas['History'];
 
 /** The states of a session that this page saw begin, oldest first; ms of Date.now. */
 export type IStates = readonly { at: number; state: SessionState }[];

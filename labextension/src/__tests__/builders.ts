@@ -34,6 +34,9 @@ export function session(state: SessionState, more: Partial<ISession> = {}): ISes
     next: { code: 'stay', text: '', in_s: null },
     charged_gpu_s: 5040,
     message: '',
+    borrowed: false,
+    gate: 'open',
+    singleuser: null,
     ...more
   };
 }
@@ -52,6 +55,8 @@ export function device(index: number, more: Partial<IDevice> = {}): IDevice {
     sharing: 'timeslice',
     enforced: 'target',
     in_pool: true,
+    can_park: true,
+    cannot_park: null,
     memory_total: 80 * GIB,
     memory_used: 47 * GIB,
     memory_unaccounted: 0,
@@ -94,7 +99,7 @@ export function status(
     queue: [],
     warn_before_s: 30,
     stop_warn_s: 300,
-    summary: { devices: devices.length, free: null, waiting: 0 },
+    summary: { devices: devices.length, free: 0, waiting: 0 },
     ...more
   };
 }

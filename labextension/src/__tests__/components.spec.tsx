@@ -231,7 +231,13 @@ test('a tile says how busy and full a device is, what is free, and who has how m
 });
 
 test('what belongs to no notebook keeps a device from being offered, and a lost one says so', () => {
-  const foreign = { pid: null, owner: null, memory: 17.6 * GIB, why: 'foreign' as const };
+  const foreign = {
+    pid: null,
+    owner: null,
+    memory: 17.6 * GIB,
+    why: 'foreign' as const,
+    session: null
+  };
   const { container } = showStatus(
     [],
     [

@@ -10,8 +10,8 @@ import { Glyph, Name, vars } from './marks';
 export function Why({ session, why }: { session: ISession; why: IWhy }): JSX.Element {
   const { trans } = useUi();
   const moment = useMoment();
-  const total = why.fitness ?? why.terms.reduce((sum, term) => sum + (weighed(term) ?? 0), 0);
-  const chosen = why.device ?? session.devices[0]?.uuid;
+  const total = why.terms.reduce((sum, term) => sum + (weighed(term) ?? 0), 0);
+  const chosen = session.devices[0]?.uuid;
   return (
     <>
       <div className="jp-GPUShare-title">
@@ -196,7 +196,11 @@ function most(terms: ITerm[]): number {
 }
 
 function signed(value: number | null): string {
-  return value === null ? UNREAD : `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(2)}`;
+  if (value === null) {
+    return UNREAD;
+  }
+  const size = Math.abs(value).toFixed(2);
+  return Number(size) === 0 ? size : `${value < 0 ? '−' : '+'}${size}`;
 }
 
 function Term({ term, most }: { term: ITerm; most: number }): JSX.Element {
