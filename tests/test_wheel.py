@@ -71,6 +71,7 @@ def test_the_wheel_built_from_the_sdist_without_node_carries_the_whole_product(s
         "etc/jupyter/jupyter_server_config.d/jupyter_gpushare.json",
         "share/gpushare/gpushare-agent.service",
         "share/gpushare/gpushare-broker.service",
+        "share/gpushare/nats-server.conf",
         "jupyter_gpushare/py.typed",
         "jupyter_gpushare/server/event_schemas/decision/v1.yaml",
         "jupyter_gpushare/demo/notebooks/guide.ipynb",

@@ -22,6 +22,7 @@ from .._version import __version__
 from ..config import GPUShare, Policy
 from ..errors import BadDemand, GPUShareError
 from ..server import program
+from ..server.answer import READ_MAX, READ_S
 from ..server.host import Host
 from ..server.link import Link
 from ..server.rooms import owner
@@ -53,22 +54,22 @@ class Service:
         self.link = Link(self._make, folder(), log)
 
     def application(self) -> web.Application:
-        from jupyterhub.services.auth import HubOAuthCallbackHandler
-
-        from .door import PAGE, ApiHandler, AssetHandler, PageHandler
+        from .door import PAGE, ApiHandler, AssetHandler, CallbackHandler, NowhereHandler, PageHandler
 
         prefix = self.environ["JUPYTERHUB_SERVICE_PREFIX"]
         routes = [
             (f"{prefix}api/v1/(.*)", ApiHandler, {"port": self.link}),
-            (f"{prefix}oauth_callback", HubOAuthCallbackHandler),
+            (f"{prefix}oauth_callback", CallbackHandler),
             (f"{prefix}page/(.*)", AssetHandler, {"path": PAGE}),
             (f"{prefix}?", PageHandler),
         ]
-        return web.Application(routes, cookie_secret=secrets.token_bytes(32), log_function=_quiet)
+        return web.Application(
+            routes, cookie_secret=secrets.token_bytes(32), default_handler_class=NowhereHandler, log_function=_quiet
+        )
 
     async def start(self) -> None:
         place = urlsplit(self.environ["JUPYTERHUB_SERVICE_URL"])
-        self._server = HTTPServer(self.application(), xheaders=True)
+        self._server = HTTPServer(self.application(), xheaders=True, max_body_size=READ_MAX, body_timeout=READ_S)
         deadline = asyncio.get_running_loop().time() + PORT_S
         while True:
             try:

@@ -21,7 +21,7 @@ from tornado.netutil import bind_unix_socket
 from ..broker.port import BrokerPort
 from ..errors import BadDemand, GPUShareError, NotAllowed
 from ..model import Caller
-from .answer import answer, refuse, refuse_unasked
+from .answer import READ_MAX, READ_S, answer, caller_named, refuse, refuse_unasked
 from .client import CALLER, reachable
 
 MACHINE = "/run/gpushare/broker.sock"  # of a machine's shared broker
@@ -65,10 +65,7 @@ class SocketHandler(web.RequestHandler):
     def named(self) -> Caller | None:
         """Whom the request says it is for. Raises BadDemand."""
         named = self.request.headers.get(CALLER)
-        try:
-            return None if named is None else msgspec.json.decode(named, type=Caller)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadDemand(f"{CALLER}: {error}.") from None
+        return None if named is None else caller_named(named)
 
     async def caller(self) -> Caller:
         if self.peer not in (os.getuid(), 0):
@@ -153,7 +150,8 @@ class Door:
         self.path, self._shared = path, shared
         kind = SharedHandler if shared else SocketHandler
         options: dict[str, Any] = {"port": port, **({"users": Users()} if shared else {"owner": owner})}
-        self._server = HTTPServer(web.Application([(r"/api/v1/(.*)", kind, options)], log_function=_quiet))
+        application = web.Application([(r"/api/v1/(.*)", kind, options)], log_function=_quiet)
+        self._server = HTTPServer(application, max_body_size=READ_MAX, body_timeout=READ_S)
         self._server.add_socket(listening)
 
     async def close(self) -> None:
