@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 from tornado import iostream, web
 
+from ..broker.bodies import BODY_MAX, NUL
 from ..broker.port import BrokerPort
-from ..errors import GPUShareError, NotAllowed, NotFound, WrongMethod
+from ..errors import BadDemand, GPUShareError, NotAllowed, NotFound, WrongMethod
 from ..model import Caller
+from .client import CALLER
 from .sse import heartbeaten
 
 SAID = {  # what tornado and jupyter_server refuse before any of us is asked: status -> reason, message
@@ -21,6 +23,21 @@ SAID = {  # what tornado and jupyter_server refuse before any of us is asked: st
 }
 BROKEN = "The GPU service failed at this request; the server's log says why."
 METHODS = "GET, POST, PUT"  # all that any path takes
+READ_MAX = 2 * BODY_MAX  # bytes of a body; beyond, a door of ours closes before it has read them
+READ_S = 60.0  # for a client to send its body
+NUMBER_MAX = 20  # digits of an event's id
+
+
+def caller_named(text: str) -> Caller:
+    """The caller that a header names as JSON. Raises BadDemand."""
+    try:
+        if NUL.decode() in text:
+            raise BadDemand(f"{CALLER}: a NUL character is part of no name.")
+        return msgspec.json.decode(text, type=Caller)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadDemand(f"{CALLER}: {error}.") from None
+    except RecursionError:
+        raise BadDemand(f"{CALLER}: nested deeper than is read.") from None
 
 
 async def answer(handler: web.RequestHandler, port: BrokerPort, caller: Caller, path: str) -> None:
@@ -69,7 +86,7 @@ async def _send(handler: web.RequestHandler, port: BrokerPort, caller: Caller, p
 
 async def _send_stream(handler: web.RequestHandler, port: BrokerPort, caller: Caller) -> None:
     """The broker's events until one of the two sides goes."""
-    last = handler.request.headers.get("Last-Event-ID", "")
+    last = handler.request.headers.get("Last-Event-ID", "")[:NUMBER_MAX]
     handler.set_header("Content-Type", "text/event-stream")
     handler.set_header("Cache-Control", "no-cache")
     handler.set_header("X-Accel-Buffering", "no")  # nginx would hold the events back
@@ -87,4 +104,5 @@ async def _send_stream(handler: web.RequestHandler, port: BrokerPort, caller: Ca
 
 def _json(handler: web.RequestHandler, body: object) -> None:
     handler.set_header("Content-Type", "application/json")
+    handler.set_header("Cache-Control", "no-store")  # it is one user's; the next one at this browser is another
     handler.finish(msgspec.json.encode(body))

@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 
 from ..broker.port import BrokerPort
-from ..errors import BadDemand, GPUShareError, NotAllowed
+from ..errors import GPUShareError, NotAllowed
 from ..model import Caller
 from .answer import READ_MAX, READ_S, answer, caller_named, refuse, refuse_unasked
 from .client import CALLER, reachable
