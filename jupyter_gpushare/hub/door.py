@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from jupyterhub.services.auth import HubOAuthenticated, UserNotAllowed
+from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated, UserNotAllowed
 from tornado import web
 
 from ..broker.port import BrokerPort
-from ..errors import BadDemand, GPUShareError, NotAllowed, Unavailable
+from ..errors import GPUShareError, NotAllowed, Unavailable
 from ..model import Caller
-from ..server.answer import answer, refuse, refuse_unasked
+from ..server.answer import answer, caller_named, refuse, refuse_unasked
 from ..server.client import CALLER
 from .configure import ADMIN, READ
 
@@ -35,22 +35,35 @@ def caller_of(model: dict[str, Any], named: str | None) -> Caller:
     scopes = set(model.get("scopes", ()))
     if named is None:
         return Caller(user=user, admin=ADMIN in scopes, reads_all=READ in scopes)
-    try:
-        caller = msgspec.json.decode(named, type=Caller)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadDemand(f"{CALLER}: {error}.") from None
+    caller = caller_named(named)
     if caller.user != user:
         raise NotAllowed(f"This token is {user!r}'s, so it cannot ask for {caller.user!r}.")
     by_person = caller.role == "user"
     return msgspec.structs.replace(caller, admin=by_person and ADMIN in scopes, reads_all=by_person and READ in scopes)
 
 
-class Known(HubOAuthenticated, web.RequestHandler):
-    """A request of somebody who may use this service."""
+class Guarded(web.RequestHandler):
+    """Whatever is answered carries the headers that keep a browser from being misled."""
 
     def set_default_headers(self) -> None:
         for name, value in HEADERS.items():
             self.set_header(name, value)
+
+
+class CallbackHandler(Guarded, HubOAuthCallbackHandler):
+    """Where the hub's login comes back to."""
+
+
+class NowhereHandler(Guarded):
+    """Any other path."""
+
+    def prepare(self) -> None:
+        self.set_status(404)
+        refuse_unasked(self, 404, None)
+
+
+class Known(Guarded, HubOAuthenticated):
+    """A request of somebody who may use this service."""
 
     async def identify(self) -> dict[str, Any] | None:
         """The hub's word on who asks; None for nobody it knows. Raises NotAllowed, Unavailable.
