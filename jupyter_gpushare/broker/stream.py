@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..errors import OverLimit
 from ..model import Caller
 from . import maps
 from .port import StreamEvent
@@ -20,6 +21,7 @@ LEAST_S = 0.25  # between two patches
 SPARED = 3.0  # times as long as drawing took, nothing is drawn: the broker decides first
 CLOCKS_S = 5.0  # ages and countdowns alone go out this often; between, a viewer counts on by itself
 FORGOTTEN_S = 60.0
+STREAMS_PER_USER = 200  # tabs and kernels; more than anybody has
 KEPT = 256  # events a returning viewer can be brought up to date with
 CLOCKS = frozenset(
     {"age_s", "idle_s", "waiting_s", "reclaim_in_s", "pinned_until_s", "in_s", "eta_s", "message", "rev"}
@@ -58,7 +60,9 @@ class Streams:
     _everything: maps.Servers = field(default_factory=lambda: maps.Servers(maps.EVERYTHING))
 
     async def follow(self, caller: Caller, last_id: int | None) -> AsyncIterator[StreamEvent]:
-        """First what brings the viewer up to date, then what changes, until the reader goes away."""
+        """First what brings the viewer up to date, then what changes, until the reader goes away. Raises OverLimit."""
+        if sum(max(1, one.listeners) for one in self._hearing(caller)) >= STREAMS_PER_USER and not caller.admin:
+            raise OverLimit(f"{caller.user} follows {STREAMS_PER_USER} streams already. Close some of them.")
         channel = self.channel(caller)
         channel.listeners += 1
         try:

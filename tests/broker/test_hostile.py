@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from jupyter_gpushare.broker import starts
+from jupyter_gpushare.broker import starts, stream
 from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.errors import BadDemand, NotAllowed, NotFound, OverLimit
 from jupyter_gpushare.model import Caller
@@ -114,3 +114,20 @@ async def test_a_path_made_up_is_not_found_or_refused(world, path):
     w = await world()
     with pytest.raises((NotFound, NotAllowed)):
         await w.broker.call(BOB, "GET", path, {}, b"")
+
+
+async def test_one_user_cannot_open_streams_without_end_and_anothers_go_on(world, monkeypatch):
+    """Also in the names of kernels that never were: each would be drawn for."""
+    monkeypatch.setattr(stream, "STREAMS_PER_USER", 3)
+    w = await world()
+    open_ones = []
+    for number in range(3):
+        following = w.broker.stream(Caller(user="bob", role="kernel", session=f"made-up-{number}"), None)
+        await anext(following)
+        open_ones.append(following)
+    with pytest.raises(OverLimit, match="bob follows 3 streams already"):
+        await anext(w.broker.stream(BOB, None))
+    other = w.broker.stream(Caller(user="alice"), None)
+    assert (await anext(other)).event == "status"
+    for following in (*open_ones, other):
+        await following.aclose()
