@@ -24,8 +24,9 @@ def evacuate(draft: Draft, now: float, policy: Policy) -> Draft:
     Leaving a device that is draining or failing is worth any cost: what stays there would be lost, or in the way.
     """
     asks = draft.state.sessions
-    there = (draft.session != FREE) & draft.state.devices.leaving[draft.device]
-    for session in np.unique(draft.session[there]).tolist():
+    held = np.flatnonzero(draft.session != FREE)  # spare rows name no device, and there may be none
+    leaving = held[draft.state.devices.leaving[draft.device[held]]]
+    for session in np.unique(draft.session[leaving]).tolist():
         if draft.bursting[session] or draft.parked[session] or not np.isin(asks.state[session], (BOUND, IDLE)):
             continue
         if not asks.context[session]:
