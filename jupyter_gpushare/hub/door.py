@@ -50,7 +50,7 @@ class Guarded(web.RequestHandler):
             self.set_header(name, value)
 
 
-class CallbackHandler(Guarded, HubOAuthCallbackHandler):
+class CallbackHandler(HubOAuthCallbackHandler, Guarded):
     """Where the hub's login comes back to."""
 
 
@@ -62,7 +62,7 @@ class NowhereHandler(Guarded):
         refuse_unasked(self, 404, None)
 
 
-class Known(Guarded, HubOAuthenticated):
+class Known(HubOAuthenticated, Guarded):
     """A request of somebody who may use this service."""
 
     async def identify(self) -> dict[str, Any] | None:
