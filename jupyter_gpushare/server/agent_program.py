@@ -55,7 +55,7 @@ async def serve(config: GPUShare) -> None:
 def _agents(config: GPUShare, bus: Bus, ends: AsyncExitStack) -> list[Agent]:
     """Blocks a little: files are read. A process counts as a session's only if its environment says so: whoever tells
     the broker of a process may be any user."""
-    folder = program.state_folder()
+    folder = program.state_folder() / "agent"  # not that of a broker of the same user
     if config.devices == "simulated":
         only = config.server_name if config.names_its_server else ""
         return agents.simulated(config, bus, folder, ends.callback, salt=ALIKE, prove=True, only=only)

@@ -23,7 +23,9 @@ def place(path: str) -> Path:
     """Where to listen: the machine's place for root, else this user's own. Raises BadDemand where that cannot be."""
     socket = Path(path) if path else machine_socket() if os.getuid() == 0 else folder() / "broker.sock"
     try:
-        socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not socket.parent.exists():
+            socket.parent.mkdir(parents=True)
+            socket.parent.chmod(0o755)  # every user must get to it; mkdir obeys the umask
     except OSError as error:
         raise BadDemand(f"--socket: {socket.parent} cannot be made ({error.strerror}).") from None
     if not os.access(socket.parent, os.W_OK | os.X_OK) or (socket.exists() and not socket.is_socket()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import logging
 import os
@@ -32,9 +33,17 @@ def configured(file: str, settings: str = "") -> tuple[GPUShare, Policy]:
         if file:
             config.merge(_read(Path(file)))
         config.merge(json.loads(settings or "{}"))
-        return GPUShare(config=config), Policy(config=config)
+        share, policy = GPUShare(config=config), Policy(config=config)
     except (TraitError, ValueError) as error:
         raise BadDemand(str(error)) from None
+    _check_client(share)
+    return share, policy
+
+
+def _check_client(config: GPUShare) -> None:
+    """Raises BadDemand where there is a bus between machines and its client is not installed."""
+    if config.bus_url and importlib.util.find_spec("nats") is None:
+        raise BadDemand("GPUShare.bus_url: nats-py is not installed here; pip install 'jupyter-gpushare[hub]'.")
 
 
 def _read(file: Path) -> Config:
@@ -60,12 +69,9 @@ def nats_bus(config: GPUShare, name: str, *, creates: bool) -> NatsBus:
 
     Raises BadDemand where its client is not installed.
     """
-    try:
-        from ..bus.nats import NatsBus
-    except ImportError as error:
-        raise BadDemand(
-            f"GPUShare.bus_url: {error.name} is not installed here; pip install 'jupyter-gpushare[hub]'."
-        ) from None
+    _check_client(config)
+    from ..bus.nats import NatsBus
+
     return NatsBus(config.bus_url, name=name, ca_file=config.bus_ca_file, creates=creates)
 
 
