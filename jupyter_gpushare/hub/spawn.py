@@ -24,7 +24,7 @@ from ..server.chosen import VARIABLE, as_text
 from . import form
 from .changes import Change, Made, make, unmake
 from .form import Asked
-from .spawners import Chosen, applier, told, unknown
+from .spawners import Chosen, applier, here, told, unknown
 
 NAME = "gpushare"
 URL = "http://127.0.0.1:8815"  # where the service listens: user servers and the hub's proxy reach it there
@@ -58,8 +58,8 @@ async def pre_spawn_hook(
     """Changes the spawner for the GPU server that suits this user's server; `post_stop_hook` takes that back.
 
     `url` is where the hub reaches the service, `connect_url` where users' servers do, if that differs. With
-    `gpu_resource` whole GPUs are requested of what starts the server, under that name. `before`: a hook that was there
-    already, run first; what it sets wins.
+    `gpu_resource`, GPUs that were chosen for this server are requested of what starts it, under that name. `before`: a
+    hook that was there already, run first; what it sets wins.
     """
     undo(spawner)  # of a spawn before, whose end nobody told
     await _run(before, spawner)
@@ -69,11 +69,12 @@ async def pre_spawn_hook(
     if asked is not None:
         variables[VARIABLE] = as_text(asked.gpus, asked.model)
     _change(spawner, told(type(spawner), variables))
-    if not getattr(spawner, "api_token", "") or (asked is not None and asked.gpus == 0):
+    nothing_to_choose = applier(type(spawner)) is here or (asked is not None and asked.gpus == 0)
+    if nothing_to_choose or not getattr(spawner, "api_token", ""):
         return
     choice = await _choice(spawner, f"{broker_url(url, base)}api/v1/choose", asked)
     if choice is not None:
-        _apply(spawner, choice, gpu_resource)
+        _apply(spawner, choice, 0.0 if asked is None else asked.gpus, gpu_resource)
 
 
 async def post_stop_hook(spawner: Any, *, before: Hook | None = None) -> None:
@@ -150,9 +151,10 @@ def _said(error: Exception) -> str:
     """The service's own sentence where there is one."""
     response = getattr(error, "response", None)
     try:
-        return str(msgspec.json.decode(response.body)["message"]) if response is not None else repr(error)
+        said = str(msgspec.json.decode(response.body)["message"]) if response is not None else repr(error)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
-        return repr(error)
+        said = repr(error)
+    return " ".join(said.split())[:300]
 
 
 def _folder(spawner: Any) -> str:
@@ -161,7 +163,7 @@ def _folder(spawner: Any) -> str:
     return folder if folder.startswith("/") and "{" not in folder else ""
 
 
-def _apply(spawner: Any, choice: Choice, resource: str) -> None:
+def _apply(spawner: Any, choice: Choice, gpus: float, resource: str) -> None:
     kind = type(spawner)
     if choice.server is None:
         if choice.gpus > 0:
@@ -176,8 +178,8 @@ def _apply(spawner: Any, choice: Choice, resource: str) -> None:
     if applies is unknown and kind not in _unknown:
         _unknown.add(kind)
         spawner.log.info("%s: how it starts servers is not known here; it is only told the GPU server", kind.__name__)
-    if _change(spawner, applies(Chosen(choice.server, choice.gpus, resource))):
-        spawner.log.info("%s: %s (%s) suits it best", _name(spawner), choice.server, choice.model)
+    if _change(spawner, applies(Chosen(choice.server, gpus, resource))):
+        spawner.log.info("%s: %s (%.80r) suits it best", _name(spawner), choice.server, choice.model)
 
 
 def _change(spawner: Any, changes: Iterable[Change]) -> bool:

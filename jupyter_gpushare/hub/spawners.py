@@ -14,13 +14,18 @@ from typing import Any
 from .changes import Change
 
 HOST_LABEL = "kubernetes.io/hostname"
+LABEL_MAX = 63  # characters of a label's value; a pod with a longer one is refused
 NAME = "GPUSHARE_SERVER_NAME"  # tells a user's server which machine it is on, where its host name does not
 OPTIONS = ("batch_script", r"\{\s*options\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Where a user's server shall start. `resource`: how GPUs are called where they are requested, "" not at all."""
+    """Where a user's server shall start.
+
+    `gpus` were chosen for this server, 0 where nothing was: what its user had of late chooses a place, and requests
+    nothing. `resource`: how GPUs are called where they are requested, "" not at all.
+    """
 
     server: str
     gpus: float
@@ -37,6 +42,8 @@ Applier = Callable[[Chosen], tuple[Change, ...]]
 
 def kube(chosen: Chosen) -> tuple[Change, ...]:
     """Prefers the node, so that a full one is no obstacle; the pod learns from Kubernetes where it is."""
+    if len(chosen.server) > LABEL_MAX:
+        return ()
     term = {"matchExpressions": [{"key": HOST_LABEL, "operator": "In", "values": [chosen.server]}]}
     taken = tuple((trait, HOST_LABEL.replace(".", r"\.")) for trait in ("node_selector", "node_affinity_required"))
     node = {"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
@@ -146,9 +153,13 @@ APPLIERS: dict[str, Applier] = {
 
 
 def applier(kind: type) -> Applier:
-    """What is known of a spawner's class, or of the nearest one that it derives from."""
+    """What is known of a spawner's class, or of the nearest one that it derives from.
+
+    One that has hosts to choose from does not start servers here, even where it runs a local program for it.
+    """
     known = (APPLIERS[base.__name__] for base in kind.__mro__ if base.__name__ in APPLIERS)
-    return next(known, ssh if hasattr(kind, "remote_hosts") else unknown)
+    found = next(known, unknown)
+    return ssh if found in (here, unknown) and hasattr(kind, "remote_hosts") else found
 
 
 def told(kind: type, variables: dict[str, str]) -> tuple[Change, ...]:

@@ -80,6 +80,7 @@ async def placed(spawner, **how):
     """What it would submit before, with the choice, and after a stop."""
     choice = how.pop("choice", CHOICE)
     before = copy.deepcopy(await submitted(spawner))
+    spawner.user_options = {"gpushare": {"gpus": how.pop("gpus", 2)}}
     async with service(body=choice) as answers:
         await pre_spawn_hook(spawner, url=answers.url, **how)
     during = copy.deepcopy(await submitted(spawner))
@@ -136,7 +137,7 @@ async def test_a_pod_requests_gpus_only_where_asked_and_whole_ones(users):
     _, during, _ = await placed(spawner, gpu_resource="nvidia.com/gpu")
     limits = during["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"example.org/fpga": "1", "nvidia.com/gpu": "2"}
-    before, during, _ = await placed(spawner, gpu_resource="nvidia.com/gpu", choice=CHOICE | {"gpus": 0.25})
+    before, during, _ = await placed(spawner, gpu_resource="nvidia.com/gpu", gpus=0.25)
     assert during["spec"]["containers"][0]["resources"] == before["spec"]["containers"][0]["resources"]
 
 
@@ -150,7 +151,7 @@ async def test_node_affinities_by_name_stay_as_they_are(users):
 
 async def test_a_container_sees_the_gpus_of_its_machine_where_asked(users):
     spawner = users.spawner(Docker, COMMAND | {"extra_host_config": {"shm_size": "1g"}})
-    _, during, _ = await placed(spawner, gpu_resource="nvidia", choice=CHOICE | {"gpus": 0.25})
+    _, during, _ = await placed(spawner, gpu_resource="nvidia", gpus=0.25)
     host = during["host_config"]
     assert host["ShmSize"] == 2**30
     assert [(one["Driver"], one["Count"], one["Capabilities"]) for one in host["DeviceRequests"]] == [
@@ -220,7 +221,7 @@ async def test_gpus_are_requested_of_a_batch_system_only_where_asked(users):
     _, during, _ = await placed(spawner)
     assert "--nodelist=alpha" in during["script"]
     assert "gres" not in during["script"]
-    _, during, _ = await placed(spawner, gpu_resource="gpu", choice=CHOICE | {"gpus": 0.5})
+    _, during, _ = await placed(spawner, gpu_resource="gpu", gpus=0.5)
     assert "gres" not in during["script"]
 
 
@@ -291,14 +292,35 @@ async def test_a_class_nobody_knows_is_told_the_server_and_that_is_said_once(use
         before, during, _ = await placed(spawner)
         new = added(before, during)["env"]
         assert new.pop("GPUSHARE_BROKER_URL")
-        assert new == {"GPUSHARE_CHOSEN_SERVER": "alpha"}
+        assert new == {"GPUSHARE_CHOSEN_SERVER": "alpha", "GPUSHARE_DEMAND": "gpus=2"}
     assert sum("not known here" in line for line in caplog.messages) == 1
 
 
-async def test_on_the_hubs_own_machine_there_is_nothing_to_place(users):
-    before, during, _ = await placed(users.spawner(LocalProcessSpawner))
-    assert list(added(before, during)) == ["env"]
-    assert list(added(before, during)["env"]) == ["GPUSHARE_BROKER_URL"]
+async def test_on_the_hubs_own_machine_there_is_nothing_to_choose_so_nothing_is_asked(users):
+    spawner = users.spawner(LocalProcessSpawner)
+    before = await submitted(spawner)
+    async with service() as answers:
+        await pre_spawn_hook(spawner, url=answers.url)
+    assert answers.asked == []
+    assert list(added(before, await submitted(spawner))["env"]) == ["GPUSHARE_BROKER_URL"]
+
+
+@pytest.mark.parametrize(("kind", "config"), KINDS, ids=NAMES)
+async def test_what_a_user_had_of_late_chooses_a_place_and_requests_nothing(users, kind, config):
+    spawner = users.spawner(kind, config)
+    async with service() as answers:
+        await pre_spawn_hook(spawner, url=answers.url, gpu_resource="gpu")
+        with_resource = copy.deepcopy(await submitted(spawner))
+        await pre_spawn_hook(spawner, url=answers.url)
+    if kind is Docker:  # what it requests takes nothing from anybody
+        assert with_resource["host_config"].pop("DeviceRequests")
+    assert await submitted(spawner) == with_resource
+
+
+async def test_a_name_too_long_for_a_label_is_not_put_into_a_pod(users):
+    spawner = users.spawner(KubeSpawner)
+    _, during, _ = await placed(spawner, choice=CHOICE | {"server": "a" * 64})
+    assert during["spec"]["affinity"] is None
 
 
 async def test_a_unit_of_systemd_has_the_same_arguments_and_more_variables(users, tmp_path, monkeypatch):

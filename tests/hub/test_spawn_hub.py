@@ -20,11 +20,14 @@ MORE = """
 from functools import partial
 
 from jupyterhub.spawner import SimpleLocalProcessSpawner
+from traitlets import List
 
 configure = partial(configure, gpu_form=["A100", "H100"])
 
 
 class Fails(SimpleLocalProcessSpawner):
+    remote_hosts = List()  # as if there were others to choose from, so that the service is asked
+
     def ours(self):
         return [name for name in self.environment if name.startswith("GPUSHARE")]
 
