@@ -141,7 +141,7 @@ def serving(
     try:
         yield _when_ready(user, process, runtime, notebooks, log, ready_path)
     finally:
-        _end(process)
+        end(process)
 
 
 def _when_ready(
@@ -165,7 +165,7 @@ def _when_ready(
     return wait_for(f"the server of {user} answers (its log: {log})", ready, 60.0)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
