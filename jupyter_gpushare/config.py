@@ -217,6 +217,14 @@ class GPUShare(Configurable):
         `{"A100": "mps", "GPU-5fd1": "exclusive"}`.
         """
     )
+    gate_check = Text(
+        "",
+        help="""
+        The JSON file that `python -m tests.gpu` wrote on this machine. Where it measured that locking processes is
+        cheap on this GPU with this driver, the time of time-sliced devices is divided by shares; else the driver
+        divides it evenly, and who computes when is steered at cells' starts alone.
+        """,
+    )
     mps_folder = Text(
         "",
         help="""

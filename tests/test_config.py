@@ -26,6 +26,7 @@ DEFAULTS = {  # what people script against
         "bus_url": "",
         "bus_ca_file": "",
         "mask_format": "uuid",
+        "gate_check": "",
         "terminals": "leave",
         "default_gpus": 0.1,
         "default_exclusive": False,

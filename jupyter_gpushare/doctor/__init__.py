@@ -13,6 +13,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ..broker.storage import default_url
+from ..config import GPUShare
 from ..node import headroom, locks
 from ..node.proc import Proc
 from ..server.interpreter import has_package
@@ -37,6 +38,7 @@ from .machine import (
     checkpoint,
     devices,
     driver,
+    gate,
     host_memory,
     inherited_mask,
     library,
@@ -52,14 +54,14 @@ __all__ = ["Finding", "as_text", "run"]
 _PROVISIONERS = "jupyter_client.kernel_provisioners"
 
 
-def run(parking: str | None = None, mps_place: str | None = None) -> list[Finding]:
+def run(parking: str | None = None, config: GPUShare | None = None) -> list[Finding]:
     """All checks. Blocks for up to some ten seconds: NVML may hang, and other interpreters are asked.
 
-    `parking`: why the server that asks has switched it off. `mps_place`: its setting of where MPS servers' pipes lie;
-    None: nobody's server asks, so Jupyter's configuration files are read.
+    `parking`: why the server that asks has switched it off. `config`: how it is configured; None: no server asks, so
+    Jupyter's configuration files are read.
     """
     gpus = ask_nvml()
-    chosen = settings().mps_folder if mps_place is None else mps_place
+    config = settings() if config is None else config
     specs = kernelspecs()
     return [
         driver(Path("/"), gpus.driver),
@@ -68,12 +70,13 @@ def run(parking: str | None = None, mps_place: str | None = None) -> list[Findin
         *devices(gpus),
         nodes(Path("/"), gpus.minors),
         inherited_mask(os.environ, gpus.devices),
-        mps(os.environ, mps_folder(chosen, _runtime_folder())),
+        mps(os.environ, mps_folder(config.mps_folder, _runtime_folder())),
         mig(gpus.devices),
         processes(gpus.devices, lambda pid: Proc().read(pid) is not None),
         utilization(gpus.devices),
         host_memory(headroom.free((os.getpid(),))),
         checkpoint(ask_checkpoint(gpus), parking),
+        gate(config.gate_check, gpus.devices, gpus.driver),
         lock_folder(locks.folder),
         ledger(*default_url()),
         Finding(check="bus", state="ok", finding="Inside the server's own process: one machine needs no other."),

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..model import Device
-from ..node import masks, nvml
+from ..node import masks, nvml, turns
 from ..node.backend import BackendAbsent, NothingHere
 from ..node.checkpoint_driver import HelperDriver, Trouble, verdict
 from ..node.checkpoint_helper import Capability
@@ -340,4 +340,39 @@ def checkpoint(found: Capability | None, switched_off: str | None = None) -> Fin
         check="checkpoint",
         state="ok",
         finding=f"Sessions can be parked: driver {found.driver}, cuda-bindings {found.bindings}.",
+    )
+
+
+def gate(file: str, found: Sequence[Device], driver: str | None) -> Finding:
+    """Whether the time of time-sliced devices is divided by shares: only where a lock was measured to be cheap."""
+    shared = [device for device in found if device.sharing == "timeslice"]
+    if not shared:
+        return Finding(check="gate", state="missing", finding="No GPU whose time is sliced.")
+    if not file:
+        return Finding(
+            check="gate",
+            state="missing",
+            finding="What locking a process costs here was not measured: the driver divides a GPU's time evenly.",
+            fix="Run python -m tests.gpu --only device,gate and name its JSON file in c.GPUShare.gate_check.",
+        )
+    cost = turns.measured(Path(file))
+    if isinstance(cost, str):
+        return Finding(
+            check="gate",
+            state="warning",
+            finding=f"{cost}.",
+            cause="c.GPUShare.gate_check must name what python -m tests.gpu wrote.",
+            fix="Run python -m tests.gpu --only device,gate on this machine.",
+        )
+    why = {device.uuid: turns.too_dear(cost, device.model, driver) for device in shared}
+    well = [uuid for uuid, reason in why.items() if reason is None]
+    if well:
+        where, took = plural(len(well), "GPU"), f"{1e3 * cost.median_s:.1f} ms"
+        return Finding(check="gate", state="ok", finding=f"Time is divided by shares on {where}: a lock takes {took}.")
+    return Finding(
+        check="gate",
+        state="warning",
+        finding="The driver divides GPUs' time evenly.",
+        cause=f"As for locking processes, {next(iter(why.values()))}.",
+        fix="Measure again after an update of the driver: python -m tests.gpu --only device,gate.",
     )

@@ -31,6 +31,7 @@ from .journal import Journal
 from .proc import ProcessTable
 from .processes import Attribution, Tree
 from .sampler import Reading, Sampler
+from .turns import Gate, Rival, Turns, rivals
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Agent:
         *,
         mechanism: Mechanism | None = None,
         declared: Declared | None = None,
+        gate: Gate | None = None,
         offered: Callable[[str], str | None] = lambda uuid: None,
         table: ProcessTable | None = None,
         journal: Path | None = None,
@@ -64,6 +66,7 @@ class Agent:
     ) -> None:
         """
         `mechanism` parks; None: nothing here can be parked. `declared`: simulated devices (their backend is all three).
+        `gate`: weighs the time of time-sliced devices; None: nothing here does.
         `offered` gives the reason why a device is not in the pool, None when it is. `journal`: where leftovers are
         remembered over a restart of the agent. `prove`: see `processes.Attribution`. `heartbeat_s`: how often it is
         said that nothing changed, `full_s`: how often everything is said.
@@ -79,8 +82,10 @@ class Agent:
             backend, clock, interval_s=interval_s, stuck_after_s=stuck_after_s, on_sample=self._observe
         )
         self._look = Look()
+        self._gate = gate
+        self._turns = None if gate is None else Turns(gate.driver, self._rivals, gate.journal, clock=clock)
         self._commands = Commands(
-            lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared, clock
+            lambda: self._look, self._sampler, self._attribution, self._journal, mechanism, declared, clock, self._turns
         )
         self._used_at: dict[str, float] = {}  # when each session's tree was last seen to use a device
         self._cpu: dict[
@@ -121,6 +126,8 @@ class Agent:
                 self._declared.attach(attach)
         self._bus.serve(self.server, self.execute)
         self._sampler.start()
+        if self._turns is not None:
+            self._turns.start()
         self._task = asyncio.create_task(self._run(), name=f"gpushare-agent-{self.server}")
 
     async def stop(self) -> None:
@@ -129,6 +136,8 @@ class Agent:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        if self._turns is not None:
+            await off_loop(self._turns.close)
         await off_loop(self._sampler.close)
 
     async def _run(self) -> None:
@@ -305,6 +314,12 @@ class Agent:
         if before is None or now <= before[0]:
             return None
         return not 0 <= used - before[1] < CPU_BUSY * (now - before[0])  # less than before: a process has ended
+
+    def _rivals(self) -> list[Rival]:
+        """In the turns' thread: whom to hold back now."""
+        if self._gate is None or self._sampler.reading().trouble is not None:
+            return []
+        return rivals(self._look.devices.values(), self._commands.shares, self._attribution.members, self._gate.cheap)
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -39,6 +39,7 @@ from .backend import Declared, Mechanism, Target
 from .journal import Journal
 from .processes import Attribution, Tree, end
 from .sampler import Reading, Sampler
+from .turns import Turns
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,8 +70,10 @@ class Commands:
         mechanism: Mechanism | None,
         declared: Declared | None,
         clock: Callable[[], float] = time.monotonic,
+        turns: Turns | None = None,
     ) -> None:
-        self._clock = clock
+        self.shares: dict[str, dict[str, float]] = {}  # of each session on its devices, as it was told last
+        self._clock, self._turns = clock, turns
         self._look, self._sampler, self._attribution, self._journal = look, sampler, attribution, journal
         self._mechanism, self._declared = mechanism, declared
         self._orders: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
@@ -120,7 +123,8 @@ class Commands:
         left_s = command.timeout_s - (self._clock() - asked)
         if left_s <= 0:
             return CommandResult(ok=False, reason="timeout", message="Other moves came first; there was no time left.")
-        return move(replace(command, timeout_s=left_s))
+        with nullcontext() if self._turns is None else self._turns.left_alone(command.session):
+            return move(replace(command, timeout_s=left_s))
 
     def _declare(self, command: Simulate | Inject) -> CommandResult:
         if self._declared is None:
@@ -137,10 +141,12 @@ class Commands:
                     self._declared.attach(command)
             case Assign():
                 self._attribution.name(command.session, command.shares)
+                self.shares[command.session] = dict(command.shares)
                 if self._declared is not None:
                     self._declared.assign(command)
             case Detach():
                 self._attribution.detach(command.session)
+                self.shares.pop(command.session, None)
         with self._journal.order:
             self._journal.save(self._attribution.trees())
         return CommandResult(ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from ..bus.base import Bus
 from ..config import GPUShare
 from ..errors import BadDemand
+from ..model import Device
 from ..node.agent import Agent
 from ..node.checkpoint import CheckpointMechanism
 from ..node.checkpoint_driver import HelperDriver
@@ -18,8 +20,10 @@ from ..node.mps import Servers
 from ..node.nvml import NvmlBackend
 from ..node.sharing import SharedBackend, Wanted
 from ..node.simulated import SimulatedBackend
+from ..node.turns import Gate, measured, too_dear
 from .pool import Pool
 
+log = logging.getLogger(__name__)
 Ending = Callable[[Callable[[], None]], object]  # takes what is to be called at the end
 
 
@@ -44,12 +48,31 @@ def of_this_machine(
         backend,
         bus,
         mechanism=parking,
+        gate=_gate(config, parking, _within(folder, f"turns-{name}.json"), at_end),
         offered=pool.why_not,
         journal=_within(folder, f"agent-{name}.json"),
         interval_s=config.sample_interval_s,
         prove=prove,
     )
     return agent, parking
+
+
+def _gate(config: GPUShare, parking: CheckpointMechanism, journal: Path | None, at_end: Ending) -> Gate | None:
+    """What weighs time by locks; None unless a check of this machine is named that measured what a lock costs."""
+    if not config.gate_check:
+        return None
+    cost = measured(Path(config.gate_check))
+    if isinstance(cost, str):
+        log.warning("Time is not weighed: %s.", cost)
+        return None
+    driver = HelperDriver()
+    at_end(driver.close)
+
+    def cheap(device: Device) -> bool:
+        known = parking.capability
+        return known is not None and parking.off() is None and too_dear(cost, device.model, known.driver) is None
+
+    return Gate(driver, cheap, journal)
 
 
 def simulated(

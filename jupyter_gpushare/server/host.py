@@ -232,7 +232,7 @@ class Host:
             from ..node.commands import off_loop
 
             parking = self._parking and self._parking.switched_off()
-            self._examining = asyncio.ensure_future(off_loop(doctor.run, parking, self.config.mps_folder))
+            self._examining = asyncio.ensure_future(off_loop(doctor.run, parking, self.config))
         return await asyncio.shield(self._examining)
 
     async def _keep_schedule(self, broker: Broker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -346,5 +347,21 @@ def test_a_run_on_this_machine_covers_every_check_and_changes_no_environment(mon
     checks = {finding.check for finding in doctor.run()}
     assert {"driver", "nvml", "pynvml", "device nodes", "mps", "mig", "checkpoint", "ledger", "bus", "hub"} <= checks
     assert {"provisioner", "kernelspecs", "kernels", "server extension", "panel", "device locks", "mask"} <= checks
-    assert {"processes", "utilization", "host memory"} <= checks
+    assert {"processes", "utilization", "host memory", "gate"} <= checks
     assert dict(os.environ) == before
+
+
+def test_whether_time_is_divided_by_shares_is_said_with_what_a_lock_costs(tmp_path):
+    costs = {f"{call}_{which}_s": 0.001 for call in ("lock", "unlock") for which in ("median", "longest")}
+    report = {"model": "A100", "driver": "580.65", "steps": {"gate": {"state": "measured", "result": costs}}}
+    file = tmp_path / "check.json"
+    write(file, json.dumps(report))
+    assert machine.gate(str(file), (), "580.65").state == "missing"
+    told = machine.gate("", (A100,), "580.65")
+    assert (told.state, "gate_check" in told.fix) == ("missing", True)
+    told = machine.gate(str(tmp_path / "none"), (A100,), "580.65")
+    assert (told.state, "cannot be read" in told.finding) == ("warning", True)
+    told = machine.gate(str(file), (A100,), "580.65")
+    assert (told.state, "2.0 ms" in told.finding) == ("ok", True)
+    told = machine.gate(str(file), (A100,), "590.1")
+    assert (told.state, "here is A100, driver 590.1" in told.cause, told.fix is None) == ("warning", True, False)
