@@ -136,14 +136,14 @@ def status(session: Json, cluster: Json, mask: str = "") -> Card:
 
 def why(answer: Json, session: Json, cluster: Json) -> Card:
     """The terms that chose its device, the heaviest first, and the next best device with what decided."""
-    terms = sorted(answer["terms"], key=lambda term: (-abs(term["value"] or 0.0), term["name"]))
+    terms = sorted(answer["terms"], key=lambda term: (-abs(_weighed(term) or 0.0), term["name"]))
     found = _devices(cluster)
     where = " and ".join(_where(found, one["uuid"]) for one in session["devices"]) or "No GPU now"
     if not terms:
         return note(session["state"], f"{where}.", "Nothing was chosen yet: it is when a cell needs a GPU.")
-    rows = [(TERMS.get(term["name"], term["name"]), term["value"], term["text"]) for term in terms[:SHOWN_TERMS]]
+    rows = [(TERMS.get(term["name"], term["name"]), _weighed(term), term["text"]) for term in terms[:SHOWN_TERMS]]
     if terms[SHOWN_TERMS:]:
-        rest = sum(term["value"] or 0.0 for term in terms[SHOWN_TERMS:])
+        rest = sum(_weighed(term) or 0.0 for term in terms[SHOWN_TERMS:])
         rows.append((plural(len(terms) - SHOWN_TERMS, "more term"), rest, "see the panel"))
     most = max(0.01, *(abs(value or 0.0) for _, value, _ in rows))
     cells = "".join(
@@ -153,7 +153,7 @@ def why(answer: Json, session: Json, cluster: Json) -> Card:
         f'<span class="muted">{escape(said)}</span>'
         for name, value, said in rows
     )
-    fitness = sum(term["value"] * term["weight"] for term in terms if term["value"] is not None)
+    fitness = sum(_weighed(term) or 0.0 for term in terms)
     closing = f"Fitness {fitness:.2f}" + "".join(
         f", next best {one['fitness']:.2f} ({_where(found, one['device'])}: {one['text']})"
         for one in answer["alternatives"][:1]
@@ -221,8 +221,16 @@ def gib(size: float | None) -> str:
     return "–" if size is None else f"{size / GIB:.1f}" if size / GIB < 99.95 else f"{size / GIB:.0f}"
 
 
+def _weighed(term: Json) -> float | None:
+    """What a term adds to the fitness; None: it was not read."""
+    return None if term["value"] is None else term["value"] * term["weight"]
+
+
 def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.2f}"
+    if value is None:
+        return "–"
+    size = f"{abs(value):.2f}"
+    return size if float(size) == 0 else f"{'−' if value < 0 else '+'}{size}"
 
 
 def _lasted(seconds: float) -> str:

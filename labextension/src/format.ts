@@ -127,7 +127,10 @@ export function timeOfDay(ms: number): string {
 /** "14:02:11", of a moment in ms of Date.now. */
 export function clockTime(ms: number): string {
   return new Intl.DateTimeFormat(document.documentElement.lang || undefined, {
-    timeStyle: 'medium'
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    hourCycle: 'h23'
   }).format(ms);
 }
 

@@ -16,6 +16,9 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--font-render-hinting=none",  # with the next two, letters look alike on every machine
+    "--disable-lcd-text",
+    "--force-color-profile=srgb",
 ]
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "artifacts"
 AXE = ROOT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
-LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+LIGHT, DARK, CONTRAST = "JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"
 
 
 def picture(page: Page, name: str) -> None:

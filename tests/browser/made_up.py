@@ -77,3 +77,27 @@ def hub(status: Status) -> Status:
     ]
     status["queue"] = [None, None, front["id"], None, None, None]
     return status
+
+
+def everyday(status: Status) -> Status:
+    """The server's own answer with a session in each state put into it, and one of somebody else."""
+    first, second = status["servers"][0]["devices"]
+    front = next(session for session in status["sessions"] if session["label"].startswith("features"))
+    part = {"uuid": second["uuid"], "share": 0.5, "memory_used": 50 * GIB, "utilization": 0.86}
+    small = {**part, "uuid": first["uuid"], "share": 0.25, "memory_used": 4 * GIB, "utilization": 0.0}
+
+    def like(name: str, state: str, **more: object) -> dict[str, Any]:
+        rest = {"idle_s": None, "devices": [], "message": ""}
+        return {**front, "id": name, "label": f"{name}.ipynb", "path": f"{name}.ipynb", "state": state, **rest, **more}
+
+    status["sessions"] = [
+        {**front, "state": "active", "idle_s": None, "devices": [part]},
+        like("train", "idle", idle_s=75.0, devices=[small]),
+        like("finetune_llama3-8b_customer-support_v7-final", "idle", idle_s=300.0, reclaim_in_s=24.0, devices=[small]),
+        like("Untitled7", "parked", parked_bytes=6 * GIB),
+        like("whole", "waiting", queue_position=2, eta_s=200.0, waiting_s=61.0),
+        like("explore", "active", user="bob", mine=False, devices=[{**part, "share": 0.25}]),
+    ]
+    status["queue"] = ["someone", "whole"]
+    first["allocated"], second["allocated"] = 0.5, 0.75
+    return status

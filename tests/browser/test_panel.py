@@ -5,20 +5,18 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from jupyter_gpushare.demo.notebook import Notebook
 from jupyter_gpushare.demo.servers import Server, serving, wait_for
-from tests.browser.look import AXE, DARK, LIGHT, PICTURES, theme
-from tests.browser.made_up import GIB, answering
+from tests.browser.look import AXE, CONTRAST, DARK, LIGHT, PICTURES, theme
+from tests.browser.made_up import answering, everyday
 from tests.browser.panel import LAB, opened, widen
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-CONTRAST = "JupyterLab Dark High Contrast"
 OURS = "/gpushare/api/"
 
 
@@ -32,30 +30,6 @@ def alice(tmp_path_factory) -> Iterator[Server]:
             notebook.run("from jupyter_gpushare.simulated import work; work(seconds=0.5, memory='4GiB')")
             wait_for(f"{name} rests", lambda seen=notebook: (seen.session()["idle_s"] or 0) > 2)
         yield server
-
-
-def dress(status: dict[str, Any]) -> dict[str, Any]:
-    """The server's own answer with a session in each state put into it, and one of somebody else."""
-    first, second = status["servers"][0]["devices"]
-    front = next(session for session in status["sessions"] if session["label"].startswith("features"))
-    part = {"uuid": second["uuid"], "share": 0.5, "memory_used": 50 * GIB, "utilization": 0.86}
-    small = {**part, "uuid": first["uuid"], "share": 0.25, "memory_used": 4 * GIB, "utilization": 0.0}
-
-    def like(name: str, state: str, **more: object) -> dict[str, Any]:
-        rest = {"idle_s": None, "devices": [], "message": ""}
-        return {**front, "id": name, "label": f"{name}.ipynb", "path": f"{name}.ipynb", "state": state, **rest, **more}
-
-    status["sessions"] = [
-        {**front, "state": "active", "idle_s": None, "devices": [part]},
-        like("train", "idle", idle_s=75.0, devices=[small]),
-        like("finetune_llama3-8b_customer-support_v7-final", "idle", idle_s=300.0, reclaim_in_s=24.0, devices=[small]),
-        like("Untitled7", "parked", parked_bytes=6 * GIB),
-        like("whole", "waiting", queue_position=2, eta_s=200.0, waiting_s=61.0),
-        like("explore", "active", user="bob", mine=False, devices=[{**part, "share": 0.25}]),
-    ]
-    status["queue"] = ["someone", "whole"]
-    first["allocated"], second["allocated"] = 0.5, 0.75
-    return status
 
 
 def ours(page: Page) -> list[str]:
@@ -72,7 +46,7 @@ def ours(page: Page) -> list[str]:
 
 def test_no_text_is_cut_and_axe_finds_nothing_in_any_theme_and_width(alice, page):
     page.set_viewport_size({"width": 1280, "height": 1150})
-    answering(page, dress)
+    answering(page, everyday)
     panel = opened(page, alice)
     expect(panel.locator("[data-session]")).to_have_count(6)
     expect(panel.locator(".jp-GPUShare-slices [data-kind='others']")).to_have_count(1)

@@ -5,8 +5,22 @@ const HISTORY_MS = 60000;
 const GIB = 2 ** 30;
 const xsrf = document.querySelector('meta[name="xsrf"]').content;
 const at = id => document.getElementById(id);
-const percent = value => (value === null ? 'n/a' : `${Math.round(100 * value)} %`);
-const gib = value => (value === null ? 'n/a' : `${(value / GIB).toFixed(1)} GiB`);
+const UNREAD = '–';
+const percent = value => (value === null ? UNREAD : `${Math.round(100 * value)}%`);
+const gib = value => (value === null ? UNREAD : (value / GIB).toFixed(0));
+const amount = devices => String(Math.round(100 * devices) / 100);
+const model = name => name.replace(/^NVIDIA /, '').replace(/-(SXM|PCIE)\d*-/i, ' ');
+const minutes = seconds => (seconds < 60 ? 'under a minute' : `${Math.round(seconds / 60)} min`);
+const STATES = {
+  waiting: 'In line',
+  bound: 'Ready',
+  active: 'Computing',
+  idle: 'Idle',
+  parking: 'Being parked',
+  parked: 'Parked',
+  resuming: 'Coming back',
+  none: 'No GPU'
+};
 
 async function ask(method, path) {
   const answer = await fetch(`api/v1/${path}`, { method, headers: { 'X-XSRFToken': xsrf } });
@@ -36,13 +50,22 @@ function empty(columns, words) {
   return row(made);
 }
 
-function shares(device) {
-  const made = document.createElement('meter');
-  made.value = device.allocated ?? 0;
-  made.title = `${percent(device.allocated)} of GPU ${device.index}`;
+/** A bar with its value in words beside it. */
+function bar(fraction, words) {
+  const made = document.createElement('span');
+  made.className = 'bar';
+  made.ariaHidden = 'true';
+  made.style.setProperty('--part', Math.min(1, fraction ?? 0));
   const both = document.createElement('span');
-  both.append(made, ` ${percent(device.allocated)}`);
+  both.className = 'both';
+  both.append(made, words);
   return both;
+}
+
+function number(content) {
+  const made = cell(content);
+  made.className = 'number';
+  return made;
 }
 
 function drain(device, admin) {
@@ -71,16 +94,48 @@ function drawServers(status) {
     server.devices.map(device =>
       row(
         cell(server.state === 'up' ? server.name : `${server.name} (${server.state})`, 'th'),
-        `${device.index}: ${device.model}`,
-        device.in_pool ? device.state : `not lent: ${device.reason ?? 'outside the pool'}`,
-        shares(device),
-        percent(device.utilization),
-        `${gib(device.memory_used)} of ${gib(device.memory_total)}`,
+        `GPU ${device.index}, ${model(device.model)}`,
+        bar(device.allocated, percent(device.allocated)),
+        number(percent(device.utilization)),
+        number(`${gib(device.memory_used)} / ${gib(device.memory_total)} GiB`),
+        number(device.temperature_c === null ? UNREAD : `${Math.round(device.temperature_c)} °C`),
+        number(device.power_w === null ? UNREAD : `${Math.round(device.power_w)} W`),
+        device.in_pool && device.state === 'healthy'
+          ? ''
+          : device.in_pool
+            ? device.state
+            : `not lent: ${device.reason ?? 'outside the pool'}`,
         drain(device, status.admin)
       )
     )
   );
-  at('devices').replaceChildren(...(rows.length ? rows : [empty(7, 'No GPU server has reported yet.')]));
+  at('devices').replaceChildren(...(rows.length ? rows : [empty(9, 'No GPU server has reported yet.')]));
+}
+
+/** A session's state, with its place in line or how long it has been idle. */
+function said(session) {
+  const word = STATES[session.state] ?? session.state;
+  const more =
+    session.queue_position !== null
+      ? `place ${session.queue_position}`
+      : session.idle_s >= 60
+        ? minutes(session.idle_s)
+        : '';
+  return [word, more].filter(Boolean).join(', ');
+}
+
+/** Where pressure is and what is wasted, in one sentence. */
+function headline(status) {
+  const { devices, free, waiting } = status.summary;
+  const idle = status.sessions
+    .filter(session => session.state === 'idle')
+    .flatMap(session => session.devices)
+    .reduce((sum, device) => sum + device.share, 0);
+  const held = `${amount(idle)} ${idle === 1 ? 'GPU is' : 'GPUs are'} held idle`;
+  if (waiting > 0) {
+    return `${waiting} ${waiting === 1 ? 'waits' : 'wait'} while ${held}.`;
+  }
+  return `${amount(free)} of ${devices} GPUs free; nobody waits.`;
 }
 
 function drawSessions(status) {
@@ -95,9 +150,9 @@ function drawSessions(status) {
       row(
         cell(session.user, 'th'),
         session.label,
-        session.state + (session.queue_position === null ? '' : `, place ${session.queue_position}`),
+        said(session),
         session.devices.map(device => names.get(device.uuid) ?? device.uuid).join('; '),
-        session.devices.map(device => percent(device.share)).join('; '),
+        number(session.devices.map(device => percent(device.share)).join('; ')),
         session.message ?? ''
       )
     );
@@ -105,11 +160,9 @@ function drawSessions(status) {
 }
 
 function draw(status) {
-  const { devices, free, waiting } = status.summary;
   at('simulated').hidden = !status.simulated;
-  at('summary').textContent =
-    `${devices} GPUs, ${free.toFixed(1)} free, ${waiting} waiting. ` +
-    `You are ${status.user}${status.admin ? ', an administrator' : ''}.`;
+  at('summary').textContent = headline(status);
+  at('who').textContent = status.admin ? `${status.user} · admin view` : status.user;
   at('degraded').replaceChildren(...status.degraded.map(finding => cell(finding.message, 'li')));
   drawServers(status);
   drawSessions(status);
@@ -121,16 +174,15 @@ async function look() {
 
 async function lookBack() {
   const { by_user, by_group } = await ask('GET', 'history');
-  const lines = [
-    ...Object.entries(by_group).map(([name, seconds]) => [`group ${name}`, seconds]),
-    ...Object.entries(by_user)
-  ];
-  const rows = lines.map(([name, seconds]) => {
-    const hours = cell((seconds / 3600).toFixed(1));
-    hours.className = 'number';
-    return row(cell(name, 'th'), hours);
-  });
-  at('usage').replaceChildren(...(rows.length ? rows : [empty(2, 'None.')]));
+  const sums = (from, say) =>
+    Object.entries(from)
+      .sort((a, b) => b[1] - a[1])
+      .map(([name, seconds]) => [say(name), seconds, seconds / Math.max(...Object.values(from))]);
+  const lines = [...sums(by_group, name => `group ${name}`), ...sums(by_user, name => name)];
+  const rows = lines.map(([name, seconds, part]) =>
+    row(cell(name, 'th'), bar(part, ''), number((seconds / 3600).toFixed(1)))
+  );
+  at('usage').replaceChildren(...(rows.length ? rows : [empty(3, 'None.')]));
 }
 
 // Looks again and again, while somebody can see it; twice as late after each failure.

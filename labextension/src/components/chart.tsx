@@ -2,7 +2,7 @@
 import { MutableRefObject, useEffect, useRef } from 'react';
 import type uPlot from 'uplot';
 
-import { dayOf, percent, timeOfDay } from '../format';
+import { dayOf, percent, timeOfDay, UNREAD } from '../format';
 import { columns } from '../history';
 import { IHistory } from '../tokens';
 import { useUi } from './context';
@@ -20,10 +20,11 @@ function color(node: Element, name: string): string {
   return getComputedStyle(node).getPropertyValue(name).trim() || 'currentcolor';
 }
 
-function options(node: HTMLElement, width: number, names: [string, string]): uPlot.Options {
+function options(node: HTMLElement, width: number, names: [string, string, string]): uPlot.Options {
   const line = color(node, '--jp-border-color2');
   const text = color(node, '--jp-ui-font-color1');
   const axis = {
+    font: `11px ${color(node, '--jp-ui-font-family')}`,
     stroke: text,
     grid: { stroke: line, width: 1 },
     ticks: { stroke: line, width: 1 }
@@ -38,7 +39,7 @@ function options(node: HTMLElement, width: number, names: [string, string]): uPl
       { ...axis, size: 52, values: (_, ticks) => ticks.map(percent) }
     ],
     series: [
-      {},
+      { value: (_, at) => (at === null ? UNREAD : timeOfDay(1000 * at)), label: names[2] },
       { label: names[0], stroke: color(node, '--jp-brand-color1'), width: 2, value },
       { label: names[1], stroke: text, width: 1.5, dash: [4, 3], value }
     ]
@@ -79,7 +80,11 @@ export function Chart({ history, label, picture }: IChartProps): JSX.Element {
     );
     void import('uplot').then(({ default: UPlot }) => {
       if (node && !gone) {
-        const names: [string, string] = [trans.__('Share'), trans.__('Busy')];
+        const names: [string, string, string] = [
+          trans.__('Share'),
+          trans.__('Busy'),
+          trans.__('Time')
+        ];
         plot = new UPlot(options(node, node.clientWidth, names), columns(history), node);
         picture.current = () =>
           plot
