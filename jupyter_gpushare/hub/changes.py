@@ -77,8 +77,10 @@ def unmake(spawner: Any, made: Iterable[Made]) -> None:
             setattr(spawner, one.change.trait, one.before)
         elif isinstance(now, dict) and isinstance(one.before, dict):
             setattr(spawner, one.change.trait, _without(now, one.before, one.after))
-        elif isinstance(now, list) and one.change.value in now:
+        elif one.change.how == "append" and isinstance(now, list):
             setattr(spawner, one.change.trait, [entry for entry in now if entry != one.change.value])
+        elif one.change.how == "join" and isinstance(now, str):
+            setattr(spawner, one.change.trait, _cut(now, one.change.value, one.change.by))
 
 
 def _snapshot(value: Any) -> Any:
@@ -155,7 +157,18 @@ def _without(now: dict[str, Any], before: dict[str, Any], after: dict[str, Any])
                 found[key] = old
         elif isinstance(now[key], dict) and isinstance(value, dict):
             found[key] = _without(now[key], old if isinstance(old, dict) else {}, value)
+        elif isinstance(now[key], list) and isinstance(value, list):
+            there = old if isinstance(old, list) else []
+            found[key] = [entry for entry in now[key] if entry in there or entry not in value]
     return found
+
+
+def _cut(now: str, value: str, by: str) -> str:
+    """`now` without one `value` in it, and what joined it to its neighbour."""
+    parts = now.partition(f"{by}{value}")
+    if parts[1]:
+        return parts[0] + parts[2]
+    return now.removeprefix(value).removeprefix(by) if now.startswith(value) else now
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -24,7 +25,7 @@ from ..server.chosen import VARIABLE, as_text
 from . import form
 from .changes import Change, Made, make, unmake
 from .form import Asked
-from .spawners import Chosen, applier, here, told, unknown
+from .spawners import Chosen, applier, told, unknown
 
 NAME = "gpushare"
 URL = "http://127.0.0.1:8815"  # where the service listens: user servers and the hub's proxy reach it there
@@ -69,12 +70,13 @@ async def pre_spawn_hook(
     if asked is not None:
         variables[VARIABLE] = as_text(asked.gpus, asked.model)
     _change(spawner, told(type(spawner), variables))
-    nothing_to_choose = applier(type(spawner)) is here or (asked is not None and asked.gpus == 0)
+    chosen = Chosen("", 0.0 if asked is None else asked.gpus, gpu_resource)
+    nothing_to_choose = (asked is not None and asked.gpus == 0) or not applier(type(spawner))(chosen)
     if nothing_to_choose or not getattr(spawner, "api_token", ""):
         return
     choice = await _choice(spawner, f"{broker_url(url, base)}api/v1/choose", asked)
     if choice is not None:
-        _apply(spawner, choice, 0.0 if asked is None else asked.gpus, gpu_resource)
+        _apply(spawner, choice, chosen)
 
 
 async def post_stop_hook(spawner: Any, *, before: Hook | None = None) -> None:
@@ -121,8 +123,9 @@ async def _choice(spawner: Any, url: str, asked: Asked | None) -> Choice | None:
     if asked is not None:
         ask |= {"gpus": asked.gpus, "constraints": {"model": asked.model}}
     hosts = getattr(spawner, "remote_hosts", None)
-    if hosts:
-        ask["among"] = list(dict.fromkeys(name for host in hosts for name in (host, host.split(".")[0])))
+    if isinstance(hosts, list) and hosts:
+        names = [name for host in map(str, hosts) for name in (host, host.split(".")[0])]
+        ask["among"] = list(dict.fromkeys(names))
     folder = _folder(spawner)
     if folder:
         ask["near"] = [f"data:{folder}"]
@@ -137,7 +140,7 @@ async def _choice(spawner: Any, url: str, asked: Asked | None) -> Choice | None:
         follow_redirects=False,
     )
     try:
-        answer = await asyncio.wait_for(client.fetch(request), ANSWER_S)
+        answer = await asyncio.wait_for(client.fetch(request), ANSWER_S + 1.0)
         return msgspec.json.decode(answer.body, type=Choice)
     except (HTTPError, OSError, ValueError, asyncio.TimeoutError, msgspec.MsgspecError) as error:
         said = _said(error)
@@ -163,7 +166,7 @@ def _folder(spawner: Any) -> str:
     return folder if folder.startswith("/") and "{" not in folder else ""
 
 
-def _apply(spawner: Any, choice: Choice, gpus: float, resource: str) -> None:
+def _apply(spawner: Any, choice: Choice, chosen: Chosen) -> None:
     kind = type(spawner)
     if choice.server is None:
         if choice.gpus > 0:
@@ -178,7 +181,7 @@ def _apply(spawner: Any, choice: Choice, gpus: float, resource: str) -> None:
     if applies is unknown and kind not in _unknown:
         _unknown.add(kind)
         spawner.log.info("%s: how it starts servers is not known here; it is only told the GPU server", kind.__name__)
-    if _change(spawner, applies(Chosen(choice.server, gpus, resource))):
+    if _change(spawner, applies(replace(chosen, server=choice.server))):
         spawner.log.info("%s: %s (%.80r) suits it best", _name(spawner), choice.server, choice.model)
 
 

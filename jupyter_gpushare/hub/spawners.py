@@ -16,6 +16,10 @@ from .changes import Change
 HOST_LABEL = "kubernetes.io/hostname"
 LABEL_MAX = 63  # characters of a label's value; a pod with a longer one is refused
 NAME = "GPUSHARE_SERVER_NAME"  # tells a user's server which machine it is on, where its host name does not
+WHERE: dict[str, Any] = {  # by class: what is filled in when it is there, wherever that is
+    "KubeSpawner": {"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    "SwarmSpawner": "{{.Node.Hostname}}",
+}
 OPTIONS = ("batch_script", r"\{\s*options\b")
 
 
@@ -41,15 +45,13 @@ Applier = Callable[[Chosen], tuple[Change, ...]]
 
 
 def kube(chosen: Chosen) -> tuple[Change, ...]:
-    """Prefers the node, so that a full one is no obstacle; the pod learns from Kubernetes where it is."""
+    """Prefers the node, so that a full one is no obstacle."""
     if len(chosen.server) > LABEL_MAX:
         return ()
     term = {"matchExpressions": [{"key": HOST_LABEL, "operator": "In", "values": [chosen.server]}]}
     taken = tuple((trait, HOST_LABEL.replace(".", r"\.")) for trait in ("node_selector", "node_affinity_required"))
-    node = {"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     return (
         Change("node_affinity_preferred", {"weight": 100, "preference": term}, "append", unless=taken),
-        Change("environment", {NAME: node}),
         *_if(chosen.whole, "extra_resource_limits", {chosen.resource: str(chosen.whole)}, chosen),
     )
 
@@ -58,7 +60,6 @@ def swarm(chosen: Chosen) -> tuple[Change, ...]:
     """A service that runs on that node only; GPUs are a node's generic resources."""
     taken = (("extra_placement_spec", r"node\.(hostname|id)\s*=="),)
     return (
-        Change("environment", {NAME: chosen.server}, unless=taken),  # first: the next one is a constraint itself
         Change("extra_placement_spec", {"constraints": [f"node.hostname=={chosen.server}"]}, unless=taken),
         *_if(chosen.whole, "extra_resources_spec", {"generic_resources": {chosen.resource: chosen.whole}}, chosen),
     )
@@ -164,9 +165,11 @@ def applier(kind: type) -> Applier:
 
 def told(kind: type, variables: dict[str, str]) -> tuple[Change, ...]:
     """Variables for a user's server. A batch system passes on only those whose names it was told."""
-    batched = any(base.__name__ == "BatchSpawnerBase" for base in kind.__mro__)
-    passed_on = [Change("req_keepvars_extra", ",".join(variables), "join", by=",")] if batched else []
-    return (Change("environment", dict(variables)), *passed_on)
+    bases = [base.__name__ for base in kind.__mro__]
+    known = next((WHERE[base] for base in bases if base in WHERE), None)
+    where = {} if known is None else {NAME: known}
+    passed_on = Change("req_keepvars_extra", ",".join(variables), "join", by=",")
+    return (Change("environment", variables | where), *([passed_on] if "BatchSpawnerBase" in bases else []))
 
 
 def _batch(chosen: Chosen) -> tuple[Change, ...]:

@@ -185,7 +185,7 @@ async def test_a_service_of_a_swarm_runs_on_the_node_only(users):
     task = during["task_template"]
     assert task["Placement"]["Constraints"] == ["node.role==worker", "node.hostname==alpha"]
     assert task["Placement"]["Preferences"]
-    assert task["ContainerSpec"]["Env"].count("GPUSHARE_SERVER_NAME=alpha") == 1
+    assert task["ContainerSpec"]["Env"].count("GPUSHARE_SERVER_NAME={{.Node.Hostname}}") == 1
     (generic,) = task["Resources"]["Reservations"]["GenericResources"]
     assert generic == {"DiscreteResourceSpec": {"Kind": "NVIDIA-GPU", "Value": 2}}
     assert spawner.extra_placement_spec == theirs
@@ -267,6 +267,22 @@ async def test_what_is_configured_wins_and_the_log_says_so(users, caplog, kind, 
     text = json.dumps(during, default=str)
     if any(word in str(config) for word in ("gamma", "node.id")):
         assert "alpha" not in text or kind is KubeSpawner
+
+
+@pytest.mark.parametrize("kind", [KubeSpawner, Swarm])
+async def test_where_containers_run_is_told_them_also_without_a_choice(users, kind):
+    spawner = users.spawner(kind, COMMAND)
+    async with service(status=503) as answers:
+        await pre_spawn_hook(spawner, url=answers.url)
+    assert "GPUSHARE_SERVER_NAME" in json.dumps(await submitted(spawner), default=str)
+
+
+@pytest.mark.parametrize(("kind", "config"), [one for one in KINDS if one[0] in (Docker, PBS, Lsf)])
+async def test_a_spawner_that_a_choice_cannot_change_asks_nobody(users, kind, config):
+    spawner = users.spawner(kind, config)
+    async with service() as answers:
+        await pre_spawn_hook(spawner, url=answers.url)
+        assert answers.asked == []
 
 
 async def test_a_server_by_ssh_starts_on_the_chosen_one_of_its_hosts(users):

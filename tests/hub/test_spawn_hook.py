@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
 import time
 import weakref
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jupyterhub.spawner import LocalProcessSpawner
-from traitlets import TraitError, validate
+from traitlets import Dict, List, TraitError, Unicode, validate
 from traitlets.config import Config
 
 from jupyter_gpushare.hub import configure, post_stop_hook, pre_spawn_hook
+from jupyter_gpushare.hub.changes import Change, make, unmake
 from tests.hub.bed import free_ports
 from tests.hub.spawning import CHOICE, OwnSpawner, SSHSpawner, Users, service
 
@@ -208,6 +213,52 @@ async def test_what_others_change_between_start_and_stop_stays(users):
     await post_stop_hook(spawner)
     assert spawner.environment == {"OLD": "1", "NEW": "2", "GPUSHARE_SERVER_NAME": "mine"}
     assert spawner.remote_hosts == ["delta"]
+
+
+async def test_of_what_others_add_to_only_ours_is_taken_back(users):
+    class Batch(OwnSpawner):
+        req_options = Unicode("-a").tag(config=True)
+        extra_placement_spec = Dict({"constraints": ["role==a"]})
+        node_affinity_preferred = List([{"weight": 1}])
+
+    spawner = users.spawner(Batch)
+    made, kept = make(
+        spawner,
+        [
+            Change("req_options", "-b", "join"),
+            Change("req_options", "-c", "join"),
+            Change("extra_placement_spec", {"constraints": ["host==b"]}),
+            Change("node_affinity_preferred", {"weight": 2}, "append"),
+        ],
+    )
+    assert (len(made), kept, spawner.req_options) == (4, [], "-a -b -c")
+    spawner.req_options += " -d"
+    spawner.extra_placement_spec["constraints"].append("rack==1")
+    spawner.node_affinity_preferred.insert(0, {"weight": 3})
+    unmake(spawner, made)
+    assert spawner.req_options == "-a -d"
+    assert spawner.extra_placement_spec == {"constraints": ["role==a", "rack==1"]}
+    assert spawner.node_affinity_preferred == [{"weight": 3}, {"weight": 1}]
+
+
+TEXTS = st.text("ab-", max_size=4)
+VALUES = st.recursive(st.none() | st.integers(0, 3) | TEXTS, lambda inner: st.dictionaries(TEXTS, inner, max_size=3))
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=4), st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
+def test_whatever_is_merged_theirs_wins_and_is_back_afterwards(theirs, ours):
+    spawner = SimpleNamespace(environment=theirs)
+    before = copy.deepcopy(theirs)
+    made, _ = make(spawner, [Change("environment", ours)])
+    for key, value in before.items():
+        if value is not None and not isinstance(value, dict):
+            assert spawner.environment[key] == value
+    assert theirs == before
+    if made:
+        spawner.environment["of others"] = 1
+        unmake(spawner, made)
+        assert spawner.environment.pop("of others") == 1
+    assert spawner.environment == before
 
 
 async def test_what_spawners_share_by_their_configuration_is_not_changed(users):
