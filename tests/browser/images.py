@@ -42,7 +42,7 @@ html { font-family: still !important; }
 
 
 def stand_still(page: Page, at: float) -> None:
-    """The tests' fonts at hand, a clock that stands at `at`, s since 1970, nothing that moves. Before the page loads."""
+    """The tests' fonts at hand, a clock that stands at `at`, in s since 1970. Before the page loads."""
     page.route("**/still/*.ttf", lambda route: route.fulfill(path=FONTS / route.request.url.rsplit("/", 1)[1]))
     page.clock.set_fixed_time(at)
     page.emulate_media(reduced_motion="reduce")
