@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,10 +26,14 @@ Name = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class Choose(Ask, frozen=True, kw_only=True):
-    """The demand of its kernels, as far as it was chosen; `among`: the only servers it can start on, None: any."""
+    """The demand of its kernels, as far as it was chosen.
+
+    `among`: the only servers it can start on, None: any. `avoid`: where its last start failed; another goes first.
+    """
 
     singleuser: Name = ""
     among: tuple[str, ...] | None = None
+    avoid: str | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ def choose(broker: Broker, caller: Caller, ask: Choose) -> Choice:
         server=None,
         singleuser=ask.singleuser,
         demand=msgspec.structs.replace(demand, near=_near(cluster, caller.user, demand)),
-        pool=None if ask.among is None else _on(cluster, ask.among),
+        pool=_pool(cluster, ask),
         opened=now,
     )
     if last is not None:
@@ -77,6 +80,8 @@ def choose(broker: Broker, caller: Caller, ask: Choose) -> Choice:
     matrix = state.build(replace(cluster, sessions=sessions), broker.settings, broker.policy, now, broker.columns)
     row = row_of(matrix.sessions.id, asking.id)
     chosen, terms, alternatives = best(matrix, row, in_force(broker.policy, matrix, now))
+    if not chosen and ask.avoid is not None:
+        return choose(broker, caller, msgspec.structs.replace(ask, avoid=None))
     if not chosen:
         return Choice(gpus=demand.gpus)
     record = cluster.devices[chosen[0]]
@@ -119,10 +124,16 @@ def _near(cluster: Cluster, user: str, demand: Demand) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*demand.near, *running)))[:MOST_NEAR]
 
 
-def _on(cluster: Cluster, servers: Iterable[str]) -> tuple[str, ...]:
-    """The devices of these servers; either name may be without its domain."""
-    names = set(servers)
-    reached = {name for name in cluster.servers if name in names or name.split(".")[0] in names}
+def _pool(cluster: Cluster, ask: Choose) -> tuple[str, ...] | None:
+    """The devices of the servers it can start on, but for the one to avoid; None: all."""
+    if ask.among is None and ask.avoid is None:
+        return None
+    names = None if ask.among is None else set(ask.among)
+    reached = {
+        name
+        for name in cluster.servers
+        if name != ask.avoid and (names is None or name in names or name.split(".")[0] in names)
+    }  # either name may be without its domain
     return tuple(uuid for uuid, record in cluster.devices.items() if record.server in reached)
 
 

@@ -36,6 +36,8 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")  # what may
 Hook = Callable[[Any], Any]
 
 _made: WeakKeyDictionary[Any, list[Made]] = WeakKeyDictionary()  # by spawner, until its server has stopped
+_chosen: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # the server that was chosen, by spawner
+_failed: dict[tuple[str, str], str] = {}  # where a user's server failed to start last, until it is started again
 _unknown: set[type] = set()  # classes it was said of that nothing is known of them
 
 
@@ -80,7 +82,14 @@ async def pre_spawn_hook(
 
 
 async def post_stop_hook(spawner: Any, *, before: Hook | None = None) -> None:
-    """Takes back what `pre_spawn_hook` changed: after a stop, and after a spawn that failed. `before` runs first."""
+    """Takes back what `pre_spawn_hook` changed: after a stop, and after a spawn that failed. `before` runs first.
+
+    Where a spawn failed, the next one of that server goes elsewhere, if it can.
+    """
+    server = _chosen.pop(spawner, None)
+    spawning = getattr(spawner, "_spawn_future", None)  # done, where the server had started
+    if server is not None and spawning is not None and not spawning.done():
+        _failed[_key(spawner)] = server
     try:
         await _run(before, spawner)
     finally:
@@ -126,6 +135,9 @@ async def _choice(spawner: Any, url: str, asked: Asked | None) -> Choice | None:
     if isinstance(hosts, list) and hosts:
         names = [name for host in map(str, hosts) for name in (host, host.split(".")[0])]
         ask["among"] = list(dict.fromkeys(names))
+    avoid = _failed.pop(_key(spawner), None)
+    if avoid is not None:
+        ask["avoid"] = avoid
     folder = _folder(spawner)
     if folder:
         ask["near"] = [f"data:{folder}"]
@@ -182,6 +194,7 @@ def _apply(spawner: Any, choice: Choice, chosen: Chosen) -> None:
         _unknown.add(kind)
         spawner.log.info("%s: how it starts servers is not known here; it is only told the GPU server", kind.__name__)
     if _change(spawner, applies(replace(chosen, server=choice.server))):
+        _chosen[spawner] = choice.server
         spawner.log.info("%s: %s (%.80r) suits it best", _name(spawner), choice.server, choice.model)
 
 
@@ -196,6 +209,10 @@ def _change(spawner: Any, changes: Iterable[Change]) -> bool:
     if kept:
         spawner.log.info("%s: what is configured wins: %s", _name(spawner), "; ".join(kept))
     return bool(made)
+
+
+def _key(spawner: Any) -> tuple[str, str]:
+    return spawner.user.name, getattr(spawner, "name", "") or ""
 
 
 def _name(spawner: Any) -> str:

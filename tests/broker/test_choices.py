@@ -114,6 +114,15 @@ async def test_only_the_servers_that_can_be_reached_count(world):
     assert (await chosen(made, among=[]))["server"] is None
 
 
+async def test_where_the_last_start_failed_is_chosen_last(world):
+    made, _ = await several(world, "beta")
+    first = (await chosen(made))["server"]
+    other = (await chosen(made, avoid=first))["server"]
+    assert {first, other} == {"alpha", "beta"}
+    assert (await chosen(made, among=[first], avoid=first))["server"] == first
+    assert (await chosen(made, avoid="elsewhere"))["server"] is not None
+
+
 async def test_more_than_any_server_has_suits_nowhere(world):
     made, _ = await several(world, "beta")
     choice = await chosen(made, gpus=3)

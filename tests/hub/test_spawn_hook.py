@@ -131,12 +131,12 @@ async def test_without_a_server_that_suits_nothing_is_changed(users, log, body, 
 async def test_a_service_that_is_not_there_costs_nothing(users, log):
     spawner = logged(users.spawner(SSHSpawner, HOSTS))
     (port,) = free_ports(1)
-    began = time.monotonic()
     await pre_spawn_hook(spawner, url=f"http://127.0.0.1:{port}")
-    assert time.monotonic() - began < 5
-    assert len(log.messages) == 1
+    (line,) = log.messages
+    assert "refused" in line  # and not that the time was over
 
 
+@pytest.mark.alone
 async def test_a_service_that_does_not_answer_holds_a_spawn_up_for_less_than_ten_seconds(users, log):
     """Twenty starts at once wait no longer than one."""
     spawners = [logged(users.spawner(SSHSpawner, HOSTS, user=f"user-{number}")) for number in range(20)]
@@ -146,6 +146,21 @@ async def test_a_service_that_does_not_answer_holds_a_spawn_up_for_less_than_ten
         assert time.monotonic() - began < 10
     assert len(log.messages) == len(spawners)
     assert all(spawner.remote_hosts == ["beta", "alpha"] for spawner in spawners)
+
+
+async def test_after_a_start_that_failed_the_next_goes_elsewhere_once(users):
+    def spawner():
+        return users.spawner(SSHSpawner, HOSTS, user="alice", name="lab")  # the hub makes another after a failure
+
+    async with service() as answers:
+        for ends in ("fails", "starts", "starts"):
+            one, one_done = spawner(), asyncio.get_running_loop().create_future()
+            one._spawn_future = one_done
+            await pre_spawn_hook(one, url=answers.url)
+            if ends == "starts":
+                one_done.set_result(None)
+            await post_stop_hook(one)
+    assert [asked.get("avoid") for _, asked in answers.asked] == [None, "alpha", None]
 
 
 @pytest.mark.parametrize("later", [False, True])
