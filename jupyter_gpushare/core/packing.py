@@ -270,7 +270,7 @@ def _steps(cpus: Floats) -> Ints | int:
     """(V,) what is free in units of fill.py, rounded down to steps; MANY where it is not counted."""
     if cpus.size == 0:
         return MANY
-    amount = np.floor(cpus / CPU_UNIT + 1e-6)
+    amount = np.maximum(np.floor(cpus / CPU_UNIT + 1e-6), 0.0)
     return np.where(amount < MANY, amount // CPU_STEP * CPU_STEP, MANY).astype(np.int64)  # NaN is not less
 
 
