@@ -145,6 +145,31 @@ async def test_a_notebooks_metadata_is_its_kernels_demand_and_its_name_the_label
     assert (session["demand"]["gpus"], session["demand"]["memory"]) == (0.5, 2 * 2**30)
 
 
+@pytest.mark.parametrize(("notebooks", "wanted"), [({}, 0.25), ({"gpus": 0.5}, 0.5), ({"memory": "2GiB"}, 0.25)])
+async def test_what_was_chosen_at_the_servers_start_holds_where_the_notebook_says_nothing_else(
+    kernels, gpu, jp_serverapp, jp_root_dir, monkeypatch, notebooks, wanted
+):
+    monkeypatch.setenv("GPUSHARE_DEMAND", "gpus=0.25&model=A100")
+    notebook = {"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {"gpushare": notebooks}}
+    (Path(jp_root_dir) / "train.ipynb").write_text(json.dumps(notebook))
+
+    model = await jp_serverapp.session_manager.create_session(
+        path="train.ipynb", name="train.ipynb", type="notebook", kernel_name="python3"
+    )
+
+    demand = (await gpu("sessions", model["kernel"]["id"]))["demand"]
+    assert (demand["gpus"], demand["constraints"]["model"]) == (wanted, "A100")
+
+
+async def test_a_choice_that_cannot_be_used_is_left_out_and_said_and_the_kernel_starts(
+    kernels, gpu, monkeypatch, caplog
+):
+    monkeypatch.setenv("GPUSHARE_DEMAND", "gpus=many")
+    demand = (await gpu("sessions", await kernels.start_kernel()))["demand"]
+    assert demand["gpus"] == 0.1
+    assert any("This demand is not used. GPUSHARE_DEMAND" in record.getMessage() for record in caplog.records)
+
+
 @pytest.mark.parametrize(("unusable", "said"), [({"gpus": "many"}, "gpus"), ({"gpus": 0.5, "cpus": 4}, "cpus: 4.0")])
 async def test_metadata_that_cannot_be_used_is_left_out_and_said_and_the_kernel_starts(
     kernels, gpu, jp_serverapp, jp_root_dir, caplog, unusable, said
