@@ -25,7 +25,7 @@ from ..server.chosen import VARIABLE, as_text
 from . import form
 from .changes import Change, Made, make, unmake
 from .form import Asked
-from .spawners import Chosen, applier, told, unknown
+from .spawners import ON_ONE_MACHINE, Chosen, applier, told, unknown
 
 NAME = "gpushare"
 URL = "http://127.0.0.1:8815"  # where the service listens: user servers and the hub's proxy reach it there
@@ -72,9 +72,13 @@ async def pre_spawn_hook(
     if asked is not None:
         variables[VARIABLE] = as_text(asked.gpus, asked.model)
     _change(spawner, told(type(spawner), variables))
-    chosen = Chosen("", 0.0 if asked is None else asked.gpus, gpu_resource)
-    nothing_to_choose = (asked is not None and asked.gpus == 0) or not applier(type(spawner))(chosen)
-    if nothing_to_choose or not getattr(spawner, "api_token", ""):
+    if asked is not None and asked.gpus == 0:
+        return
+    applies, chosen = applier(type(spawner)), Chosen("", 0.0 if asked is None else asked.gpus, gpu_resource)
+    if applies in ON_ONE_MACHINE:
+        _change(spawner, applies(chosen))
+        return
+    if not applies(chosen) or not getattr(spawner, "api_token", ""):  # nothing to choose, nobody to ask as
         return
     choice = await _choice(spawner, f"{broker_url(url, base)}api/v1/choose", asked)
     if choice is not None:

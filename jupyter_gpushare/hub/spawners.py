@@ -137,6 +137,7 @@ def unknown(chosen: Chosen) -> tuple[Change, ...]:
     return (Change("environment", {"GPUSHARE_CHOSEN_SERVER": chosen.server}),)
 
 
+ON_ONE_MACHINE = (docker, here)  # no choice between servers
 APPLIERS: dict[str, Applier] = {
     "KubeSpawner": kube,
     "SwarmSpawner": swarm,

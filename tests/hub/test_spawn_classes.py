@@ -161,6 +161,15 @@ async def test_a_container_sees_the_gpus_of_its_machine_where_asked(users):
     assert not during["host_config"].get("DeviceRequests")
 
 
+async def test_a_container_sees_the_gpus_without_the_service_and_none_where_none_was_chosen(users):
+    spawner = users.spawner(Docker, COMMAND)
+    await pre_spawn_hook(spawner, url="http://127.0.0.1:9", gpu_resource="nvidia")
+    assert len((await submitted(spawner))["host_config"]["DeviceRequests"]) == 1
+    spawner.user_options = {"gpushare": {"gpus": 0}}
+    await pre_spawn_hook(spawner, url="http://127.0.0.1:9", gpu_resource="nvidia")
+    assert not (await submitted(spawner))["host_config"].get("DeviceRequests")
+
+
 @pytest.mark.parametrize("later", [False, True])
 async def test_a_function_for_the_containers_configuration_keeps_its_say(users, later):
     def config(spawner):
