@@ -8,6 +8,7 @@ import {
 } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -29,6 +30,8 @@ import {
 import { Depth, DepthView } from './depthview';
 import { confirmDrain, showCheck } from './dialogs';
 import { NotebookFocus } from './focus';
+import { Help } from './help';
+import type { HelpPage } from './helppages';
 import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
 import { GPUShareModel } from './model';
@@ -40,6 +43,8 @@ import { IGPUShareModel, ISession } from './tokens';
 import { ToolItem } from './toolitem';
 import { Tour } from './tour';
 import { ITreeState, PLAIN } from './tree';
+
+const HELP = 'gpushare:help';
 
 /** Where the state of the tree of devices is kept, in each workspace. */
 const TREE = 'jupyter-gpushare:tree';
@@ -73,7 +78,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     IStatusBar,
     IToolbarWidgetRegistry,
     IStateDB,
-    ILauncher
+    ILauncher,
+    IRenderMimeRegistry
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -86,7 +92,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     statusBar: IStatusBar | null,
     toolbar: IToolbarWidgetRegistry | null,
     state: IStateDB | null,
-    launcher: ILauncher | null
+    launcher: ILauncher | null,
+    rendermime: IRenderMimeRegistry | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
     const api = createApi(app.serviceManager.serverSettings);
@@ -112,6 +119,32 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       app.shell.activateById(id);
     };
 
+    /** Opens (or turns to) the tab of help. */
+    const openHelp = async (registry: IRenderMimeRegistry, page: HelpPage): Promise<void> => {
+      const id = 'jp-gpushare-help';
+      const open = [...app.shell.widgets('main')].find(widget => widget.id === id);
+      const tab =
+        open instanceof MainAreaWidget
+          ? (open as MainAreaWidget<Help>)
+          : new MainAreaWidget({ content: new Help(registry) });
+      if (tab !== open) {
+        tab.id = id;
+        tab.title.label = trans.__('GPU Sharing Help');
+        tab.title.icon = gpuIcon;
+        tab.title.closable = true;
+        app.shell.add(tab, 'main');
+      }
+      await tab.content.turn(page);
+      app.shell.activateById(id);
+    };
+    if (rendermime) {
+      commands.addCommand(HELP, {
+        label: trans.__('GPU Sharing Help'),
+        caption: trans.__('What the panel shows, and what can be done'),
+        execute: args => openHelp(rendermime, (args.page as HelpPage | undefined) ?? 'panel')
+      });
+    }
+
     const host: IHost = {
       model,
       focus: new NotebookFocus(tracker),
@@ -131,6 +164,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         showCheck(api, trans).catch((error: Error) => Notification.error(error.message));
       },
       openUsage: () => look(null, 'usage'),
+      openHelp: rendermime ? page => void commands.execute(HELP, { page }) : undefined,
       openPanel: () => void commands.execute(SHOW),
       openSettings: () => void commands.execute('settingeditor:open', { query: 'GPU shares' })
     };
@@ -162,7 +196,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
     addStarting({ app, api, model, tracker, launcher, trans });
-    [...COMMANDS, NEW, CHOOSE].forEach(command =>
+    [...COMMANDS, NEW, CHOOSE, ...(rendermime ? [HELP] : [])].forEach(command =>
       palette?.addItem({ command, category: trans.__('GPU') })
     );
 

@@ -7,6 +7,7 @@ import { ReactElement, ReactNode } from 'react';
 import { Action } from './actions';
 import { UiProvider } from './components/context';
 import { IFocus } from './focus';
+import type { HelpPage } from './helppages';
 import { IGPUShareModel, ISession } from './tokens';
 import { ITreeState } from './tree';
 
@@ -22,6 +23,7 @@ export interface IHost {
   openPanel(): void;
   openSettings?(): void;
   openUsage?(): void;
+  openHelp?(page: HelpPage): void;
   runCheck?(): void;
   leave?(): void;
   tree?: ITreeState;

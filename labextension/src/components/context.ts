@@ -3,6 +3,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { createContext, createElement, ReactNode, useContext, useRef } from 'react';
 
 import { Action } from '../actions';
+import type { HelpPage } from '../helppages';
 import { ISession, ISnapshot, IStatus } from '../tokens';
 import { ITreeState } from '../tree';
 import { IMoment } from '../view';
@@ -30,6 +31,7 @@ export interface IUi {
   openDeviceMenu?(device: string, anchor: Element): void;
   openSettings?(): void;
   openUsage?(): void;
+  openHelp?(page: HelpPage): void;
   runCheck?(): void;
 }
 

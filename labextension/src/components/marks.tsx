@@ -129,6 +129,17 @@ const ICONS = {
       <path d="m9 9 4 4" strokeWidth="1.5" {...line} />
     </>
   ),
+  help: (
+    <>
+      <path
+        d="M4.6 5a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.2.9-1.2 1.8"
+        strokeWidth="1.5"
+        strokeLinecap="round"
+        {...line}
+      />
+      <circle cx="7" cy="11.6" r=".9" fill="currentColor" />
+    </>
+  ),
   chart: <path d="M1.5 12.5h11M3 10V7m3 3V3m3 7V5m3 5V8" strokeWidth="1.5" {...line} />,
   settings: (
     <>

@@ -36,8 +36,15 @@ export function Overview(): JSX.Element {
 }
 
 function Head(): JSX.Element {
-  const { trans, snapshot, openSettings, openUsage } = useUi();
+  const { trans, snapshot, focused, openSettings, openUsage, openHelp } = useUi();
   const simulated = snapshot.status?.simulated ?? false;
+  const state = snapshot.status?.sessions[focused ?? '']?.state;
+  const page =
+    state === 'waiting'
+      ? 'waiting'
+      : state === 'parked' || state === 'parking' || state === 'resuming'
+        ? 'parked'
+        : 'panel';
   return (
     <div className="jp-GPUShare-head">
       <h1>{trans.__('GPU share')}</h1>
@@ -51,6 +58,9 @@ function Head(): JSX.Element {
       )}
       {openUsage && (
         <IconButton icon="chart" label={trans.__('Usage and history')} onClick={openUsage} />
+      )}
+      {openHelp && (
+        <IconButton icon="help" label={trans.__('Help')} onClick={() => openHelp(page)} />
       )}
       {openSettings && (
         <IconButton icon="settings" label={trans.__('Settings')} onClick={openSettings} />
