@@ -97,9 +97,7 @@ class NatsBus:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._listeners.clear()
         self._handlers.clear()
-        if not self._client.is_connected:  # nats-py 2.16 would write it into the lost connection, and get no further
-            self._client._pending, self._client._pending_data_size = [], 0
-        await self._client.close()
+        await _let_go(self._client)
 
     # --- up ---
 
@@ -235,17 +233,23 @@ class NatsBus:
 
     async def lead(self, name: str, ttl_s: float = LEADER_TTL_S) -> Leadership:
         """Waits until this broker leads. It commands with its term until `Leadership.lost` is set."""
+        said = None
         while True:
             try:
                 await self._connected.wait()
                 bucket = await self._bucket(LEADER, ttl_s)
                 term = await bucket.create("leader", name.encode())
             except KeyWrongLastSequenceError:
+                self.trouble = None
                 await asyncio.sleep(ttl_s / 6)
             except AWAY as error:
-                log.debug("The leader's key cannot be asked for: %r", error)
+                self.trouble = f"NATS at {self.place} cannot say who leads ({error!r}); it needs JetStream."
+                if self.trouble != said:
+                    said = self.trouble
+                    log.warning("%s It is tried again by itself.", said)
                 await asyncio.sleep(RETRY_S)
             else:
+                self.trouble = None
                 log.info("%s leads (term %d)", name, term)
                 self.term, self._leading = term, Leadership(bucket, name, term, ttl_s)
                 return self._leading
@@ -253,7 +257,7 @@ class NatsBus:
     async def _stay(self, server: str) -> None:
         """Serves a name and says so again and again. Whoever takes the name last has it; the other one steps back."""
         key, revision, subject = token(server), 0, f"gpushare.command.{token(server)}"
-        announced = False
+        announced, said = False, ""
         while True:
             try:
                 await self._connected.wait()
@@ -275,9 +279,13 @@ class NatsBus:
                 await asyncio.sleep(RETRY_S)
                 continue
             except AWAY as error:
-                log.warning("%s cannot say that it is there: %r", server, error)
+                if repr(error) != said:
+                    said = repr(error)
+                    log.warning("%s cannot say that it is there: %s", server, said)
                 await asyncio.sleep(RETRY_S)
                 continue
+            else:
+                said = ""
             await asyncio.sleep(TTL_S / 3)
 
     async def _step_back(self, server: str, subject: str) -> None:
@@ -315,8 +323,9 @@ class NatsBus:
                 )
             except AWAY as error:
                 await self._failed(error)
-                await asyncio.sleep(RETRY_S)
+                await _let_go(self._client)  # one that was refused keeps its connection
                 self._client = Client()
+                await asyncio.sleep(RETRY_S)
         await self._back()
 
     def _uses_tls(self) -> bool:
@@ -387,3 +396,10 @@ class NatsBus:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def _let_go(client: Client) -> None:
+    """Closes it, also one that lost its connection or never had one."""
+    if not client.is_connected:  # nats-py 2.16 would write what waits into the lost connection, and get no further
+        client._pending, client._pending_data_size = [], 0
+    await client.close()

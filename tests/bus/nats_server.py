@@ -20,6 +20,7 @@ class NatsServer:
     folder: Path
     config: str = ""  # more lines of its configuration
     port: int = 0
+    jetstream: bool = True
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -32,7 +33,8 @@ class NatsServer:
             with socket.create_server(("127.0.0.1", 0)) as taken:
                 self.port = taken.getsockname()[1]
         file = self.folder / "nats.conf"
-        own = f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{self.folder}" }}\n'
+        own = f'listen: "127.0.0.1:{self.port}"\n'
+        own += f'jetstream {{ store_dir: "{self.folder}" }}\n' if self.jetstream else ""
         file.write_text(own + self.config)
         with (self.folder / "nats.log").open("ab") as log:
             self.process = subprocess.Popen([BINARY, "-c", str(file)], stdout=log, stderr=log)

@@ -254,6 +254,21 @@ async def test_one_leads_and_the_next_takes_over_when_it_is_gone(connect):
     await taken.release()
 
 
+async def test_a_broker_whose_nats_server_has_no_jetstream_says_so_and_leads_once_it_has(connect, nats):
+    nats.stop()
+    nats.jetstream = False
+    nats.start()
+    bus = await connect()
+    leading = asyncio.ensure_future(bus.lead("me", ttl_s=1.0))
+    await until(lambda: bus.trouble and "JetStream" in bus.trouble)
+    nats.stop()
+    nats.jetstream = True
+    nats.start()
+    taken = await asyncio.wait_for(leading, 60)
+    assert bus.trouble is None
+    await taken.release()
+
+
 async def test_a_leader_that_steps_back_is_followed_at_once(connect):
     first, second = await connect(), await connect()
     leading = await first.lead("first", ttl_s=30.0)
