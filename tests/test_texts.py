@@ -9,6 +9,7 @@ import pytest
 from babel.messages.pofile import read_po
 from jupyterlab_server.translation_utils import get_language_pack
 
+from jupyter_gpushare.core import explain
 from scripts import texts
 
 LANGUAGES = dict(texts.languages())
@@ -21,6 +22,11 @@ def marks(text: str) -> Counter[str]:
 
 def test_the_catalogues_hold_every_text_of_the_sources():
     assert texts.stale() == [], "run `make texts`, then translate what is empty"
+
+
+def test_the_front_end_knows_the_sentence_of_every_reason():
+    known = {message.id for message in texts.template()}
+    assert {*explain.WHY.values(), *explain.DECISIVE.values()} <= known, "see labextension/src/reasons.ts"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -3,8 +3,6 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { Message } from '@lumino/messaging';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
-import type { HelpPage } from './helppages';
-
 const MARKDOWN = 'text/markdown';
 
 export class Help extends Widget {
@@ -15,9 +13,10 @@ export class Help extends Widget {
     this.layout = new PanelLayout();
   }
 
-  /** Turns to a page. */
-  async turn(page: HelpPage): Promise<void> {
-    const { pageText } = await import('./helppages');
+  /** Turns to a page; one that is not known is the first. */
+  async turn(name: string): Promise<void> {
+    const { isPage, pageText } = await import('./helppages');
+    const page = isPage(name) ? name : 'panel';
     const drawn = this._rendermime.createRenderer(MARKDOWN);
     await drawn.renderModel(
       this._rendermime.createModel({ data: { [MARKDOWN]: pageText(page) }, trusted: true })
@@ -37,7 +36,7 @@ export class Help extends Widget {
     if (name !== undefined) {
       event.preventDefault();
       event.stopPropagation();
-      void import('./helppages').then(({ isPage }) => (isPage(name) ? this.turn(name) : undefined));
+      void this.turn(name);
     }
   }
 

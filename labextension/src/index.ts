@@ -31,7 +31,6 @@ import { Depth, DepthView } from './depthview';
 import { confirmDrain, showCheck } from './dialogs';
 import { NotebookFocus } from './focus';
 import { Help } from './help';
-import type { HelpPage } from './helppages';
 import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
 import { GPUShareModel } from './model';
@@ -120,7 +119,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     };
 
     /** Opens (or turns to) the tab of help. */
-    const openHelp = async (registry: IRenderMimeRegistry, page: HelpPage): Promise<void> => {
+    const openHelp = async (registry: IRenderMimeRegistry, page: string): Promise<void> => {
       const id = 'jp-gpushare-help';
       const open = [...app.shell.widgets('main')].find(widget => widget.id === id);
       const tab =
@@ -141,7 +140,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       commands.addCommand(HELP, {
         label: trans.__('GPU Sharing Help'),
         caption: trans.__('What the panel shows, and what can be done'),
-        execute: args => openHelp(rendermime, (args.page as HelpPage | undefined) ?? 'panel')
+        execute: args => openHelp(rendermime, String(args.page ?? 'panel'))
       });
     }
 

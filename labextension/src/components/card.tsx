@@ -29,7 +29,11 @@ export function Card({ session }: { session: ISession }): JSX.Element {
     }
     event.preventDefault();
   };
-  const actions = cardActions(texts.look, session, isOneFree(moment.status, session));
+  const actions = cardActions(
+    texts.look,
+    session,
+    texts.look === 'waiting' && isOneFree(moment.status, session)
+  );
   return (
     <article
       className="jp-GPUShare-card"
