@@ -14,13 +14,14 @@ export JUPYTER_PLATFORM_DIRS := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types unit front-end browser wheel texts clean help
+.PHONY: demo test lint types unit front-end browser images pictures wheel texts clean help
 
 help:
 	@echo 'make demo   JupyterLab on simulated GPUs with a guided notebook (ARGS="--check --no-browser": run it to the end and report;'
 	@echo '            "--hub": a JupyterHub of three GPU servers)'
 	@echo 'make test   every test: style, types, Python, TypeScript, wheel, browser'
 	@echo 'make texts  brings the catalogues of translations up to date with the sources'
+	@echo 'make images the pictures that the browser tests compare with, drawn anew; make pictures those of the README'
 	@echo 'make clean  remove .venv and everything built'
 
 demo: $(VENV)/installed-$(if $(findstring --hub,$(ARGS)),test,demo)
@@ -58,6 +59,16 @@ browser: $(VENV)/installed-test
 	$(SAY) '6/6 Browser: the whole story in a real Chromium (pictures in artifacts/)'
 	@sh scripts/need-chromium
 	@$(BIN)/pytest -q -m browser tests $(PYTEST_ARGS)
+
+images: $(VENV)/installed-test
+	$(SAY) 'What people see, drawn anew into tests/browser/images: look at each before it is committed'
+	@sh scripts/need-chromium
+	@RENEW_IMAGES=1 $(BIN)/pytest -q -m browser tests/browser/test_images.py
+
+pictures: $(VENV)/installed-test
+	$(SAY) 'The README'"'"'s pictures: docs/images/story.png and docs/images/panel-*.png'
+	@sh scripts/need-chromium
+	@$(BIN)/python scripts/pictures.py
 
 # The front end is built once per change of its sources; pip's build hook would reuse a stale bundle.
 jupyter_gpushare/labextension/package.json: $(FRONT_END) labextension/yarn.lock | $(VENV)/tools

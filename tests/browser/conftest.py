@@ -32,12 +32,17 @@ def jp_server_cleanup() -> None:
     """Nothing to clean: no server runs in this process."""
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium_path() -> str:
+    """Where the system's Chromium is."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert found, "The browser tests need Chromium: sudo apt install chromium"
+    return found
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium_path(), headless=True, args=FLAGS)
         yield browser
         browser.close()
 

@@ -258,6 +258,10 @@ NUMBER(nvmlDeviceGetComputeInstanceId, "ci")
 NUMBERED(nvmlDeviceGetClockInfo, "clock")
 NUMBERED(nvmlDeviceGetMaxClockInfo, "max_clock")
 NUMBERED(nvmlDeviceGetTemperatureThreshold, "threshold")
+NUMBERED(nvmlDeviceGetNvLinkVersion, "nvlink")
+NUMBERED(nvmlDeviceGetPcieThroughput, "pcie")
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation")
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width")
 
 int nvmlDeviceGetIndex(device of, uint *out) {
     int code = enter("nvmlDeviceGetIndex", of);
