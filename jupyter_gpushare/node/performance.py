@@ -2,10 +2,14 @@
 
 TFLOP/s are dense, at boost clocks. `tflops` is half precision as frameworks use it (tensor cores with single-precision
 accumulation where there are any, else single precision); double and single precision are those of the ordinary cores,
-TF32 and FP8 of the tensor cores; None where the chip has none worth naming, or its data sheet does not say. Sources:
-NVIDIA's data sheets and architecture white papers of each model. Slowdown temperatures and idle watts are what
-`nvidia-smi -q` of such cards shows. What is measured wins over this table: power limit and slowdown temperature as NVML
-tells them, and the memory bandwidth that follows from the clock and width of the memory that NVML tells.
+TF32 and FP8 of the tensor cores; None where the chip has none worth naming, or its data sheet does not say. They are
+meant to be those of NVIDIA's data sheets and architecture white papers. Compared so far, not with the data sheets
+themselves but with pages that quote them (vendors' product pages, card databases) or with cores x clock: the figures of
+half and single precision, bandwidth and power of B200, H200, H100 SXM, L40S, L40, L4, A100, A40, RTX 6000 Ada, RTX
+A6000, A5000 and A4000, GeForce 4090, 4080 and 3090, T4, V100, P40 and P4. Of the others (H100 PCIe and NVL, GH200, H20,
+A30, A10, A10G, Blackwell workstation cards, GB10, P100, K80 …), and of all slowdown temperatures and idle watts,
+nothing was compared yet. What is measured wins over this table: power limit and slowdown temperature as NVML tells them, and
+the memory bandwidth that follows from the clock and width of the memory that NVML tells.
 """
 
 from __future__ import annotations

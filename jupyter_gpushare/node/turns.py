@@ -186,11 +186,11 @@ class Turns:
 
     def undo(self) -> None:
         """Unlocks what an agent that was killed may have left locked."""
-        self._locked = {
-            session: {pid: started for pid, started in processes.items() if self._is_locked(pid, started)}
-            for session, processes in self._journal.load().items()
-        }
-        with self._lock:
+        with self._lock:  # nothing is moved before
+            self._locked = {
+                session: {pid: started for pid, started in processes.items() if self._is_locked(pid, started)}
+                for session, processes in self._journal.load().items()
+            }
             self._release(tuple(self._locked))
             if not self._locked:
                 self._journal.save({})
@@ -229,7 +229,7 @@ class Turns:
         chosen = [rival for rival in self._whom() if rival.session not in now_resting]
         with self._lock:
             chosen = [rival for rival in chosen if rival.session not in self._left_alone]
-            if not self._write({rival.session: rival.processes for rival in chosen}):
+            if not self._write(self._locked | {rival.session: rival.processes for rival in chosen}):
                 chosen = []
         for rival in sorted(chosen, key=lambda rival: rival.until):
             self._wait(max(0.0, began + rival.until * PERIOD_S - self._clock()))
