@@ -8,8 +8,8 @@ themselves but with pages that quote them (vendors' product pages, card database
 half and single precision, bandwidth and power of B200, H200, H100 SXM, L40S, L40, L4, A100, A40, RTX 6000 Ada, RTX
 A6000, A5000 and A4000, GeForce 4090, 4080 and 3090, T4, V100, P40 and P4. Of the others (H100 PCIe and NVL, GH200, H20,
 A30, A10, A10G, Blackwell workstation cards, GB10, P100, K80 …), and of all slowdown temperatures and idle watts,
-nothing was compared yet. What is measured wins over this table: power limit and slowdown temperature as NVML tells them, and
-the memory bandwidth that follows from the clock and width of the memory that NVML tells.
+nothing was compared yet. What is measured wins over this table: power limit and slowdown temperature as NVML tells
+them, and the memory bandwidth that follows from the clock and width of the memory that NVML tells.
 """
 
 from __future__ import annotations
