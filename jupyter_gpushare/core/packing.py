@@ -114,8 +114,9 @@ def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     if most <= 0 or counts <= 0:
         return np.zeros(devices.size)
     host = _processor_w(state, room, where_known(state.sessions.cpus[session]) if state.hosts else 0.0)
-    drawn = np.where(room.holders[devices] < 0.5, more[devices], 0.0)
-    drawn += host[have.server[devices]] / state.sessions.count[session]
+    at = view_of(state, devices)
+    drawn = np.where(room.holders[at] < 0.5, more[at], 0.0)
+    drawn += host[have.server[at]] / state.sessions.count[session]
     return np.asarray(-counts * drawn / most)
 
 
@@ -271,7 +272,7 @@ def _steps(cpus: Floats) -> Ints | int:
     if cpus.size == 0:
         return MANY
     amount = np.maximum(np.floor(cpus / CPU_UNIT + 1e-6), 0.0)
-    return np.where(amount < MANY, amount // CPU_STEP * CPU_STEP, MANY).astype(np.int64)  # NaN is not less
+    return np.where(amount < MANY, np.floor(amount / CPU_STEP) * CPU_STEP, MANY).astype(np.int64)  # NaN is not less
 
 
 def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: float, *, counted: bool) -> Floats:
