@@ -30,7 +30,7 @@ from .jupyter import (
     panel,
     provisioner,
 )
-from .keeping import hub, ledger, lock_folder
+from .keeping import bus, hub, ledger, lock_folder
 from .machine import (
     ask_checkpoint,
     ask_nvml,
@@ -79,7 +79,7 @@ def run(parking: str | None = None, config: GPUShare | None = None) -> list[Find
         gate(config.gate_check, gpus.devices, gpus.driver),
         lock_folder(locks.folder),
         ledger(*default_url()),
-        Finding(check="bus", state="ok", finding="Inside the server's own process: one machine needs no other."),
+        bus(config.bus_url),
         hub(os.environ),
         provisioner(os.environ, metadata.entry_points(group=_PROVISIONERS, name="gpushare")),
         own_provisioners(specs),

@@ -365,3 +365,13 @@ def test_whether_time_is_divided_by_shares_is_said_with_what_a_lock_costs(tmp_pa
     assert (told.state, "2.0 ms" in told.finding) == ("ok", True)
     told = machine.gate(str(file), (A100,), "590.1")
     assert (told.state, "here is A100, driver 590.1" in told.cause, told.fix is None) == ("warning", True, False)
+
+
+def test_a_bus_between_machines_is_tried_and_a_password_never_shown():
+    assert "own process" in keeping.bus("").finding
+    url = "nats://agent:secret@10.0.0.1,tls://[fd00::2]:4223"
+    told = keeping.bus(url, lambda host, port: None if (host, port) == ("fd00::2", 4223) else "Connection refused")
+    assert (told.state, told.finding) == ("ok", "NATS answers at fd00::2:4223.")
+    told = keeping.bus(url, lambda host, port: "Connection refused")
+    assert (told.state, told.cause) == ("broken", "10.0.0.1:4222: Connection refused.")
+    assert "secret" not in str(told)
