@@ -1,5 +1,5 @@
-"""The numbers that steer decisions. Frozen, checked once, free of traitlets: config.py builds it for the product,
-tests and the simulator build it directly."""
+"""The numbers that steer decisions. Frozen, checked once, free of traitlets: config/policy.py builds it for the
+product, tests and the simulator build it directly."""
 
 from __future__ import annotations
 
