@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MILLI = 1000  # shares are told apart in 1/1000 of a device
-STREAMS, LENGTH = 32, 60
+STREAMS, LENGTH = 32, 60  # at most 64 long: fill.py keeps a stream in the bits of a number
 WITHOUT_DEVICES = 0.4  # a demand without devices counts this much: it can do with servers that have none
 GROWTH, LEAST = 2.0, 32  # a new mix when so many times as much, and at least so much, has been seen
 
