@@ -97,12 +97,8 @@ class PageHandler(Known):
         await self.finish(page.replace("@xsrf@", html.escape(self.xsrf_token.decode())))
 
 
-class AssetHandler(web.StaticFileHandler):
+class AssetHandler(Guarded, web.StaticFileHandler):
     """What the page is made of; the same for everybody."""
-
-    def set_extra_headers(self, path: str) -> None:
-        for name, value in HEADERS.items():
-            self.set_header(name, value)
 
 
 class ApiHandler(Known):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import http.cookiejar
 import json
+import re
 import socket
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import pytest
 
 from jupyter_gpushare.demo.servers import wait_for
+from jupyter_gpushare.hub.door import PAGE
 from tests.hub import bed as beds
 from tests.hub.bed import ask
 from tests.routes import CALLERS, OUTSIDERS, TABLE, operations
@@ -170,11 +175,175 @@ def test_no_answer_to_an_outsider_tells_anything_of_another_user(desk, overheard
         for caller in OUTSIDERS:
             desk.ask(caller, "GET", path)
     desk.ask("another user", "POST", "estimate", {"gpus": 2, "near": [f"session:{KERNEL}"]})
-    ask("POST", f"{desk.api}sessions/{KERNEL}/request", desk.tokens["alice"], {"gpus": 0.3})
+    desk.open()
+    desk.ask("owner", "POST", f"sessions/{KERNEL}/request", {"gpus": 0.3})
     wait_for("bob's stream goes on", lambda: b"event: patch" in overheard, 30)
 
     told = [*desk.said, ("another user's stream", overheard.decode())]
-    assert len(told) > 50
+    assert len(told) > 40
     for asked, text in told:
         leaked = [secret for secret in SECRETS if secret in text and secret not in asked]
         assert not leaked, (asked, leaked, text[:600])
+
+
+# --- the page, headers, and what a browser may be made to do ---
+
+
+def raw(
+    desk: Desk, path: str, method: str = "GET", data: bytes | None = None, **headers: str
+) -> tuple[int, dict, bytes]:
+    """(status, headers, body) of a path below the hub's root, redirects not followed."""
+    parts = urlsplit(desk.bed.root)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    try:
+        connection.request(
+            method, f"{parts.path}{path}", data, {name.replace("_", "-"): v for name, v in headers.items()}
+        )
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "page/page.js",
+        "page/none.js",
+        "page/..%2f..%2frun.py",
+        "api/v1/status",
+        "api/v1/none",
+        "oauth_callback",
+        "none",
+        "api",
+    ],
+)
+def test_whatever_the_service_answers_carries_the_headers_that_keep_a_browser_safe(desk, path):
+    for token in (None, desk.tokens["alice"]):
+        authorization = {} if token is None else {"Authorization": f"token {token}"}
+        status, headers, body = raw(desk, f"services/gpushare/{path}", **authorization)
+        assert status < 500
+        assert headers["x-content-type-options"] == "nosniff"
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "frame-ancestors 'self'" in policy
+        assert "unsafe" not in policy
+        assert "access-control-allow-origin" not in headers
+        assert b"Traceback" not in body
+        if path.startswith("api/v1/"):
+            assert headers["cache-control"] == "no-store"
+
+
+def test_the_page_has_no_script_or_style_of_its_own_so_that_the_policy_holds(desk):
+    _, _, page = raw(desk, "services/gpushare/", Authorization=f"token {desk.tokens['alice']}")
+    text = page.decode()
+    assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
+    assert re.findall(r"<style|\sstyle=|\son\w+=", text) == []
+    script = (PAGE / "page.js").read_text()
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b", script) == []
+
+
+def test_a_token_in_a_url_lets_nobody_in(desk):
+    """It would stand in logs and histories."""
+    status, _, body = raw(desk, f"services/gpushare/api/v1/status?token={desk.tokens['boss']}")
+    assert status == 403, body
+
+
+def test_no_token_is_in_the_hubs_or_the_services_log(desk, bed):
+    for caller in CALLERS:
+        desk.ask(caller, "POST", "sessions/none/pin", {"for_s": "x"})
+    assert [name for name, token in desk.tokens.items() if token in bed.log] == []
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+def test_another_site_changes_nothing_with_a_cookie_alone(desk, bed, origin):
+    """A form or script elsewhere sends the browser's cookies, not the token, and may not read answers."""
+    browser, jar = logged_in(bed, "alice")
+    cookies = "; ".join(f"{one.name}={one.value}" for one in jar if one.path in ("/services/gpushare/", "/"))
+    assert "service-gpushare" in cookies or "jupyterhub-session-id" in cookies
+    before = desk.seen()
+    for site in ("cross-site", "same-site"):
+        headers = {"Cookie": cookies, "Origin": origin, "Sec_Fetch_Site": site, "Sec_Fetch_Mode": "no-cors"}
+        for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
+            path = f"services/gpushare/api/v1/sessions/{KERNEL}/pin"
+            status, answered, _ = raw(desk, path, "POST", b'{"for_s": 60}', Content_Type=kind, **headers)
+            assert status == 403
+            assert "access-control-allow-origin" not in answered
+        status, _, body = raw(desk, "services/gpushare/api/v1/status", Sec_Fetch_Dest="script", **headers)
+        assert status == 403, body[:200]
+    assert desk.seen() == before
+    assert browser
+
+
+def logged_in(bed: beds.Bed, name: str) -> tuple[urllib.request.OpenerDirector, http.cookiejar.CookieJar]:
+    """A browser that went through the hub's login to the page."""
+    jar = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    with browser.open(f"{bed.root}hub/login") as answer:
+        token = re.search(r'name="_xsrf" value="([^"]+)"', answer.read().decode())[1]
+    form = urllib.parse.urlencode({"username": name, "password": "x", "_xsrf": token}).encode()
+    browser.open(f"{bed.root}hub/login?next=%2Fhub%2Fhome", form).close()
+    browser.open(bed.service_url).close()
+    return browser, jar
+
+
+# --- what is too much ---
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("[" * 10_000, "Expected `object`"),
+        ('{"user": "bob", "x": ' + "[" * 10_000, "nested deeper"),
+        ("{", "truncated"),
+        ('{"user": "b\\u0000ob"}', "NUL"),
+        ('{"user": "bob", "role": "root"}', "role"),
+    ],
+    ids=["deep", "deep below", "cut", "NUL", "no such role"],
+)
+def test_a_header_made_to_harm_is_refused_in_one_line(desk, named, said):
+    headers = {"Authorization": f"token {desk.tokens['bob']}", "X_GPUShare_Caller": named}
+    status, _, body = raw(desk, "services/gpushare/api/v1/status", **headers)
+    assert status == 400
+    message = json.loads(body)["message"]
+    assert said in message
+    assert "\n" not in message
+
+
+def test_an_event_id_of_any_length_starts_the_stream_anew(desk):
+    for last in ("9" * 6000, "-1", "x", "9" * 20):
+        request = urllib.request.Request(f"{desk.api}events", headers=desk.headers("another user"))
+        request.add_header("Last-Event-ID", last)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.readline() == b"event: status\n"
+
+
+@pytest.mark.parametrize("megabytes", [1.5, 4])
+@pytest.mark.parametrize("known", [True, False], ids=["a user", "nobody"])
+def test_a_body_that_is_too_large_is_refused_and_the_service_answers_on(desk, megabytes, known):
+    """Straight to the service, as a user's server asks it: no proxy in between that might refuse it first."""
+    body = b'{"gpus": 0.1, "near": ["' + b"x" * int(megabytes * 2**20) + b'"]}'
+    headers = {"Authorization": f"token {desk.tokens['bob']}"} if known else {}
+    connection = http.client.HTTPConnection("127.0.0.1", desk.bed.ports["service"], timeout=30)
+    with contextlib.closing(connection):
+        try:
+            connection.request("POST", "/services/gpushare/api/v1/estimate", body, headers)
+            answer = connection.getresponse()
+        except (BrokenPipeError, ConnectionResetError):
+            assert megabytes > 2  # refused and closed while it was still being sent
+        else:
+            assert answer.status == (400 if known or megabytes > 2 else 403)
+            answer.read()
+    assert desk.ask("another user", "GET", "status") == 200
+
+
+def test_headers_without_end_are_refused(desk):
+    place, refused = ("127.0.0.1", desk.bed.ports["service"]), b""
+    with socket.create_connection(place, timeout=30) as one, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        one.sendall(b"GET /services/gpushare/api/v1/status HTTP/1.1\r\nHost: x\r\n")
+        for number in range(200):
+            one.sendall(b"X-%d: %b\r\n" % (number, b"y" * 1000))
+        refused = one.recv(100)
+    assert refused[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 431")
+    assert desk.ask("another user", "GET", "status") == 200
