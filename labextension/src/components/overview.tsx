@@ -208,9 +208,12 @@ function NoDevice(): JSX.Element {
     <Note text={trans.__('No GPU was found on this machine.')}>
       {' '}
       {runCheck ? (
-        <button type="button" className="jp-GPUShare-link" onClick={runCheck}>
-          {trans.__('Run a check')}
-        </button>
+        <>
+          <button type="button" className="jp-GPUShare-link" onClick={runCheck}>
+            {trans.__('Run a check')}
+          </button>{' '}
+          {trans.__('or try simulated GPUs: %1', 'jupyter gpushare demo')}
+        </>
       ) : null}
     </Note>
   );
