@@ -98,5 +98,12 @@ $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 texts: $(VENV)/installed-test
 	@PYTHONPATH=. $(BIN)/python scripts/texts.py
 
+# Known vulnerabilities of what is installed; an advisory service that does not answer is said, and fails nothing.
+audit: $(VENV)/installed-test
+	$(SAY) 'Known vulnerabilities of the installed packages'
+	@$(BIN)/python scripts/audit.py
+
+.PHONY: audit
+
 clean:
 	rm -rf $(VENV) artifacts labextension/node_modules labextension/lib jupyter_gpushare/labextension dist build
