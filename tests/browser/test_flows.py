@@ -107,3 +107,23 @@ def test_what_cannot_be_had_is_refused_with_its_reason_where_it_was_asked(people
     assert features.session()["state"] != "waiting"
     assert features.session()["demand"]["gpus"] == 0.25
     features.close()
+
+
+def test_a_lost_device_is_told_on_its_card_and_in_the_notebook_and_comes_back(people, page):
+    alice, _ = people
+    features = Notebook(alice, "features.ipynb")
+    features.run(f"{USE}; table = allocate('2GiB')")
+    (device,) = features.session()["devices"]
+    panel = opened(page, alice)
+    card = panel.locator(".jp-GPUShare-card")
+    expect(card).to_have_attribute("data-state", "idle", timeout=30_000)
+
+    alice.gpu("POST", f"devices/{device['uuid']}/inject", {"fault": "lost"})
+    expect(card).to_have_attribute("data-state", "lost", timeout=30_000)
+    expect(card).to_contain_text("stopped answering")
+    expect(page.locator(".jp-GPUShare-banner")).to_contain_text("stopped answering")
+    assert features.run("print(40 + 2)").text.strip() == "42"  # the kernel and what it has in RAM live on
+
+    alice.gpu("POST", f"devices/{device['uuid']}/inject", {"fault": "none"})
+    expect(card).not_to_have_attribute("data-state", "lost", timeout=30_000)
+    features.close()
