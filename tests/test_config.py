@@ -110,7 +110,6 @@ def test_every_setting_can_be_set_and_explains_itself():
         ("Policy", "idle_after_s", "soon", "at least 0 or None"),
         ("Policy", "reclaim", "sometimes", "one of 'contended', 'always', 'never'"),
         ("Policy", "off_lease", "kill", "one of 'charge', 'warn', 'stop'"),
-        ("Policy", "off_lease", "stop", "this version carries out 'charge' only"),
         ("Policy", "expand_above", 1.1, "at most 1"),
         ("Policy", "shrink_below", 0.95, "less than expand_above (0.9)"),
         ("Policy", "half_life_s", float("inf"), "at least 1"),

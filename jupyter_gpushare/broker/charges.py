@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,15 @@ import numpy as np
 from ..core import fairness
 from ..core.room import sum_at
 from ..core.state import State
+from . import words
+from .apply import notify
 from .records import Session, Usage
 from .rows import UsageRow
 
 if TYPE_CHECKING:
     from .broker import Broker
+
+log = logging.getLogger(__name__)
 
 
 def charge(broker: Broker, state: State, now: float) -> None:
@@ -72,6 +77,31 @@ def off_lease(broker: Broker) -> Iterator[tuple[Session, str, float]]:
             used = session.held.utilization.get(uuid)
             if used is not None:
                 yield session, uuid, used
+
+
+def keep_off(broker: Broker, now: float) -> None:
+    """Tells who uses a device that they were not given, or after a notice ends what does, as the admin wants it."""
+    mode, notice_s = broker.settings.off_lease, broker.policy.stop_warn_s
+    for name in tuple(broker.cluster.off_lease) if mode != "charge" else ():
+        session = broker.cluster.sessions.get(name)
+        if session is None or not session.live or session.stray_since is None:
+            continue
+        strays = session.strays()
+        left_s = session.stray_since + notice_s - now
+        notify(session, words.stray(broker.cluster, strays, left_s if mode == "stop" else None), now)
+        if mode == "stop" and left_s <= 0:
+            session.stray_since = now  # what survives is asked again after another notice
+            _end(broker, session, strays)
+
+
+def _end(broker: Broker, session: Session, strays: tuple[str, ...]) -> None:
+    """Ends the session's processes on these devices, each proven its own by the node (rule 5)."""
+    records = [broker.cluster.devices[uuid] for uuid in strays if uuid in broker.cluster.devices]
+    found = {(record.server, process.pid) for record in records for process in record.seen.processes
+             if process.session == session.id and process.visible}  # fmt: skip
+    for server, pid in sorted(found):
+        log.warning("Process %d of %s is ended: it is on a GPU that it was not given", pid, session.id)
+        broker.applier.stop_leftovers(session.id, server, pid)
 
 
 def _row(broker: Broker, session: Session, device: str, used: float | None, gpu_s: float, dt_s: float) -> UsageRow:

@@ -76,6 +76,7 @@ def _decide(broker: Broker, now: float) -> None:
             matrix, decisions = _look(broker, broker.cluster, now, broker.columns)
         if turn_round == 0:
             charges.charge(broker, matrix, now)
+            charges.keep_off(broker, now)
         if broker.metrics is not None:
             broker.metrics.decided(decisions, time.perf_counter() - began)
         for session in broker.cluster.sessions.values():

@@ -60,6 +60,7 @@ class Settings:
     mps_memory_limit: bool = False  # under MPS, the memory a kernel asks for also limits each of its processes
     max_devices_per_user: int = 0  # 0: no cap
     lease_ttl_s: float = 15.0
+    off_lease: Literal["charge", "warn", "stop"] = "charge"  # what becomes of use of a device that was not given
     tick_s: float = 0.5
     stale_after_s: float = 15.0  # a reading older than this decides nothing
     unparkable_for_s: float = 120.0  # after a park that failed

@@ -92,6 +92,7 @@ class Session:
     cells: int = 0  # execute_requests of the present process that run
     told_at: float = -math.inf  # when its server last told of a cell
     cell_since: float = -math.inf  # when the cell that runs began
+    stray_since: float | None = None  # its processes have been on a device that it was not given since
     over_since: float | None = None  # its cell has been beyond Policy.busy_limit_s since, and counts as idle
     gated: bool = False
     asked_at: float = 0.0  # when its gate last asked

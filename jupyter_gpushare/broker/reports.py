@@ -106,8 +106,10 @@ def take_held(cluster: Cluster, session: Session, held: Held, now: float, window
         _rebind(cluster, session, held)
     if session.strays() and session.live:
         cluster.off_lease.add(session.id)
+        session.stray_since = now if session.stray_since is None else session.stray_since
     else:
         cluster.off_lease.discard(session.id)
+        session.stray_since = None
     if held.gpu_idle_s is not None:
         session.last_use = max(now - held.gpu_idle_s, session.last_use or -math.inf)
     known = [size for size in held.memory_used.values() if size is not None]

@@ -126,6 +126,16 @@ def _stray(cluster: Cluster, session: Session) -> str | None:
     return None
 
 
+def stray(cluster: Cluster, uuids: tuple[str, ...], left_s: float | None) -> str:
+    """For who uses devices that they were not given; `left_s`: until what does is ended, None: it is not."""
+    text = f"Your kernel computes on {gpus(cluster, uuids)}, which it was not given. It is charged to you."
+    if left_s is None:
+        return f"{text} Ask for more with %gpu request."
+    if left_s <= 0:
+        return f"Your process on {gpus(cluster, uuids)}, which your kernel was not given, is ended."
+    return f"{text} Your process there is ended in {round(left_s)} s."
+
+
 def next_of(
     session: Session, state: SessionState, now: float, eta_s: float | None, restart_ready: bool = False
 ) -> Next:

@@ -105,8 +105,8 @@ class Policy(Configurable):
         ("charge", "warn", "stop"),
         "charge",
         help="""
-        What becomes of a user's process on a device their session was not given: `charge` it, and show it. `warn`
-        (also tell them) and `stop` (end it) are refused by this version.
+        What becomes of a user's process on a device their session was not given: `charge` it, and show it; `warn`:
+        also tell them; `stop`: also end it, `stop_warn_s` after they were told.
         """,
     )
     busy_limit_s = Number(
@@ -216,14 +216,6 @@ class Policy(Configurable):
             if (group.guarantee, group.cap, group.servers) != (None, None, None):
                 allowed = f"{name} may have weight and members; this version knows no guarantee, cap or servers yet"
                 unusable(proposal.trait, self, proposal.value, allowed)
-        return proposal.value
-
-    @validate("off_lease")
-    def _is_carried_out(self, proposal: Bunch) -> object:
-        """A setting that nothing follows yet must not seem to be in force."""
-        if proposal.value != proposal.trait.default_value:
-            allowed = f"this version carries out {proposal.trait.default_value!r} only"
-            unusable(proposal.trait, self, proposal.value, allowed)
         return proposal.value
 
     @validate("expand_above", "shrink_below")

@@ -186,6 +186,7 @@ class Host:
             simulated=config.devices == "simulated",
             default_gpus=config.default_gpus if some_devices else 0.0,
             default_exclusive=config.default_exclusive,
+            off_lease=self.policy.off_lease,
             when_full=config.when_full,
             start_wait_s=config.start_wait_s,
             max_devices_per_user=int(config.max_devices_per_user),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jupyter_gpushare.core.policy import Policy
+from jupyter_gpushare.model import Process, Stop
+
 ONE = "GPU-alpha-0"
 
 
@@ -92,3 +95,50 @@ async def test_who_used_what_it_was_not_given_and_ended_is_forgotten(world):
     await w.ends("a")
     await w.wait(2)
     assert not w.broker.cluster.off_lease
+
+
+async def strayed(world, **settings):
+    """Alice's kernel computes on Bob's device, too."""
+    w = await world(Policy(stop_warn_s=60), devices=2, **settings)
+    await w.kernel("b", "bob", demand={"gpus": 0.9})
+    await w.cell("b", "bob")
+    await w.kernel("a", demand={"gpus": 0.9})
+    await w.cell("a")
+    here = w.broker.cluster.sessions["b"].devices[0]
+    held = w.node.held["a"]
+    w.node.held["a"] = msgspec.structs.replace(held, devices=(*held.devices, here))
+    w.node.left[here] = [Process(pid=w.node.pids["a"], session="a", owner="alice", why="off-lease")]
+    await w.wait(5)
+    return w, held, here
+
+
+async def test_who_uses_what_was_not_given_is_told_where_the_admin_wants_it(world):
+    w, held, here = await strayed(world, off_lease="warn")
+    assert "which it was not given. It is charged to you." in (await w.seen("a"))["message"]
+    await w.wait(120)
+    assert not [command for command in w.node.commands if isinstance(command, Stop)]
+    w.node.held["a"], w.node.left[here] = held, []
+    await w.wait(60)
+    assert "not given" not in (await w.seen("a"))["message"]
+
+
+async def test_by_default_nobody_is_told_what_is_only_charged(world):
+    w, *_ = await strayed(world)
+    assert "not given" not in (await w.seen("a"))["message"]
+
+
+async def test_what_uses_a_device_that_was_not_given_is_ended_after_its_notice_where_the_admin_wants_it(world):
+    w, _, here = await strayed(world, off_lease="stop")
+    assert "is ended in 5" in (await w.seen("a"))["message"]
+    assert not [command for command in w.node.commands if isinstance(command, Stop)]
+    await w.wait(56)
+    stops = [command for command in w.node.commands if isinstance(command, Stop)]
+    assert [(stop.session, stop.pid) for stop in stops] == [("a", w.node.pids["a"])]
+    assert w.node.left[here] == []
+
+
+async def test_what_goes_away_before_its_notice_is_over_is_left_alone(world):
+    w, held, here = await strayed(world, off_lease="stop")
+    w.node.held["a"], w.node.left[here] = held, []
+    await w.wait(120)
+    assert not [command for command in w.node.commands if isinstance(command, Stop)]
