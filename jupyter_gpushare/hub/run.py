@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import logging
 import os
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tornado import web
 from tornado.httpserver import HTTPServer
 
 from .._version import __version__
+from ..broker.storage import private_folder
 from ..config import GPUShare, Policy
 from ..errors import BadDemand, GPUShareError
 from ..server import program
@@ -42,6 +45,15 @@ def check(environ: Mapping[str, str]) -> None:
             raise BadDemand(f"{name} is not set: this is a service of JupyterHub, which sets it.")
 
 
+def meeting(environ: Mapping[str, str]) -> Path:
+    """Where brokers of this hub meet, apart from other hubs' and from those of their user's own Jupyter servers.
+
+    Raises OSError if it cannot be made.
+    """
+    hub = hashlib.sha256(environ["JUPYTERHUB_API_URL"].encode()).hexdigest()[:8]
+    return private_folder(folder() / f"hub-{hub}")
+
+
 class Service:
     """At work from `start` to `stop`. The broker outlives failures of its own: `Link` starts it anew."""
 
@@ -51,7 +63,8 @@ class Service:
         self._configured = {name: dict(entry) for name, entry in policy.groups.items()}
         self._following: asyncio.Task[None] | None = None
         self._server: HTTPServer | None = None
-        self.link = Link(self._make, folder(), log)
+        self._folder = meeting(environ)
+        self.link = Link(self._make, self._folder, log)
 
     def application(self) -> web.Application:
         from .door import PAGE, ApiHandler, AssetHandler, CallbackHandler, NowhereHandler, PageHandler
@@ -93,7 +106,7 @@ class Service:
             await self._server.close_all_connections()
 
     def _make(self) -> Host:
-        self._host = Host(self.config, self.policy, owner(self.config), folder(), __version__, log, mode="hub")
+        self._host = Host(self.config, self.policy, owner(self.config), self._folder, __version__, log, mode="hub")
         return self._host
 
     async def _follow_groups(self) -> None:
