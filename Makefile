@@ -44,7 +44,7 @@ unit: $(VENV)/installed-test
 	$(SAY) '3/6 Python tests'
 	@sh scripts/need-nats
 	@sh scripts/need-proxy $(VENV)
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
 	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 
 front-end: $(VENV)/installed-test

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = [pytest.mark.wheel, pytest.mark.timeout(600), pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.wheel, pytest.mark.timeout(600)]
 
 
 def test_the_binder_environment_builds_and_serves_simulated_gpus(tmp_path):

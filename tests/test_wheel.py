@@ -17,7 +17,7 @@ import jupyter_gpushare
 ROOT = Path(__file__).parents[1]
 SHARE = "share/jupyter/labextensions/jupyter-gpushare"
 
-pytestmark = [pytest.mark.wheel, pytest.mark.timeout(600), pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.wheel, pytest.mark.timeout(600)]
 
 
 def without_node() -> dict[str, str]:

@@ -16,7 +16,6 @@ from tests.broker import postgres
 from tests.broker.test_ledger import lease, until
 
 pytestmark = [
-    pytest.mark.xdist_group("postgres"),
     pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing())),
 ]
 numbers = itertools.count()

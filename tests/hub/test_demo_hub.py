@@ -12,7 +12,6 @@ from tests.bus import nats_server
 from tests.hub import bed as beds
 
 pytestmark = [
-    pytest.mark.xdist_group("hub"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
 ]

@@ -21,7 +21,6 @@ from tests.hub import bed as beds
 from tests.hub.bed import Refused, ask
 
 pytestmark = [
-    pytest.mark.xdist_group("hub"),
     pytest.mark.timeout(180),
     pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
 ]

@@ -15,7 +15,6 @@ from tests.programs import Program, running
 
 pytest.importorskip("nats")
 pytestmark = [
-    pytest.mark.xdist_group("hub"),
     pytest.mark.timeout(300),
     pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
     pytest.mark.skipif(nats_server.BINARY is None, reason="nats-server is not installed"),

@@ -53,7 +53,6 @@ c.Spawner.pre_spawn_hook = mine
 
 pytestmark = [
     pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
-    pytest.mark.xdist_group("spawning"),
     pytest.mark.timeout(180),
 ]
 

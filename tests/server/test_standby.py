@@ -23,7 +23,6 @@ from tests.serving import until
 
 pytest.importorskip("nats")
 pytestmark = [
-    pytest.mark.xdist_group("standby"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(nats_server.BINARY is None, reason="nats-server is not installed"),
 ]

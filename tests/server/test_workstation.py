@@ -24,7 +24,7 @@ from jupyter_gpushare.server import socket as doors
 from tests.programs import Program, running
 from tests.serving import ALONE, until
 
-pytestmark = [pytest.mark.xdist_group("workstation"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.timeout(240)]
 PEOPLE = ("daemon", "nobody")  # users that every system has
 SILENT = "from jupyter_gpushare.simulated import allocate\nheld = allocate('6GiB')\n"  # at every kernel's start
 
