@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_gpushare.demo.notebook import Notebook
-from jupyter_gpushare.demo.servers import Server, serving
+from jupyter_gpushare.demo.servers import Server, serving, wait_for
 from tests.browser.panel import LAB, opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -45,10 +45,19 @@ def people(tmp_path_factory) -> Iterator[tuple[Server, Server]]:
         yield alice, bob
 
 
+def holds(notebook: Notebook, gib: int) -> None:
+    """Waits until its memory was seen: before, somebody else's demand would be taken to fit beside it."""
+    wait_for(
+        f"{notebook.name} is seen with {gib} GiB",
+        lambda: sum(device["memory_used"] or 0 for device in notebook.session()["devices"]) >= gib * 2**30,
+    )
+
+
 def test_a_warning_is_vetoed_then_not_and_the_memory_comes_back_with_a_progress_bar(people, page):
     alice, bob = people
     features, explore = Notebook(alice, "features.ipynb"), Notebook(bob, "explore.ipynb")
     features.run(f"{USE}; table = allocate('50GiB'); secret = 42; work(seconds=0.5)")
+    holds(features, 50)
     explore.run(f"{USE}\n%gpu request --memory 60GiB")
     panel = opened(page, alice)
     card, banner = panel.locator(".jp-GPUShare-card"), page.locator(".jp-GPUShare-banner")
@@ -81,6 +90,7 @@ def test_a_cell_that_waits_says_its_place_and_starts_by_itself(people, page):
     alice, bob = people
     explore, train = Notebook(bob, "explore.ipynb"), Notebook(alice, "train.ipynb")
     explore.run(f"{USE}; table = allocate('60GiB')")
+    holds(explore, 60)
     explore.act("pin", {"for_s": 3600})
     train.run(f"{USE}\n%gpu request --memory 40GiB")
     panel = opened(page, alice, "train")
