@@ -89,8 +89,8 @@ def test_a_warning_is_vetoed_then_not_and_the_memory_comes_back_with_a_progress_
 def test_a_cell_that_waits_says_its_place_and_starts_by_itself(people, page):
     alice, bob = people
     explore, train = Notebook(bob, "explore.ipynb"), Notebook(alice, "train.ipynb")
-    explore.run(f"{USE}; table = allocate('60GiB')")
-    holds(explore, 60)
+    explore.run(f"{USE}; table = allocate('50GiB')")
+    holds(explore, 50)
     explore.act("pin", {"for_s": 3600})
     train.run(f"{USE}\n%gpu request --memory 40GiB")
     panel = opened(page, alice, "train")
