@@ -19,7 +19,6 @@ import json
 import random
 import resource
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -38,6 +37,7 @@ from jupyter_gpushare.broker.ledger import Ledger
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.bus.nats import NatsBus
 from jupyter_gpushare.core.policy import Policy
+from jupyter_gpushare.demo.servers import free_ports
 from jupyter_gpushare.errors import GPUShareError, Unavailable
 from jupyter_gpushare.model import (
     AnyCommand,
@@ -348,7 +348,7 @@ class User:
 
 
 async def measure(servers: int, seconds: float, seed: int) -> dict[str, Any]:
-    watched = free_port()
+    (watched,) = free_ports(1)
     with tempfile.TemporaryDirectory() as made, serving(Path(made), f'http: "127.0.0.1:{watched}"\n') as nats:
         folder, rng = Path(made), random.Random(seed)
         program = [sys.executable, "-m", "benchmarks.scale", "--broker", nats.url, "--folder", made]
@@ -411,12 +411,6 @@ def traffic(port: int) -> tuple[int, int]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/varz", timeout=10) as answer:
         seen = json.load(answer)
     return seen["in_msgs"], seen["in_bytes"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def main(argv: Sequence[str] | None = None) -> int:

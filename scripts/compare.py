@@ -21,10 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
-from jupyter_gpushare.demo.servers import serving, wait_for  # noqa: E402
+from jupyter_gpushare.demo.servers import free_ports, serving, wait_for  # noqa: E402
 from tests.browser.conftest import FLAGS, chromium_path  # noqa: E402
 from tests.browser.panel import LAB, opened, widen  # noqa: E402
-from tests.hub.bed import free_ports  # noqa: E402
 from tests.standin import nvml  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"

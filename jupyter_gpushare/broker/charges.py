@@ -11,6 +11,7 @@ import numpy as np
 from ..core import fairness
 from ..core.room import sum_at
 from ..core.state import State
+from ..model import Held
 from . import words
 from .apply import notify
 from .records import Session, Usage
@@ -53,38 +54,38 @@ def charge(broker: Broker, state: State, now: float) -> None:
         rows.append(_row(broker, session, placement.device, placement.utilization, gpu_s, dt_s))
     device_row = {uuid: index for index, uuid in enumerate(state.devices.uuid)} if cluster.off_lease else {}
     user_row = {name: index for index, name in enumerate(state.users.name)} if cluster.off_lease else {}
-    for session, uuid, used in off_lease(broker):
-        if uuid not in device_row or session.user not in user_row:
-            continue
-        device = device_row[uuid]
-        if wanted[device] or crowd[device]:
-            usage[user_row[session.user]] += used * worth[device] * dt_s
-        rows.append(_row(broker, session, uuid, used, used * dt_s, dt_s))
+    for session, held_there in off_lease(broker):
+        for uuid in session.strays():
+            used = held_there.utilization.get(uuid)
+            if used is None or uuid not in device_row or session.user not in user_row:
+                continue
+            device = device_row[uuid]
+            if wanted[device] or crowd[device]:
+                usage[user_row[session.user]] += used * worth[device] * dt_s
+            rows.append(_row(broker, session, uuid, used, used * dt_s, dt_s))
     for name, seconds in zip(state.users.name, usage.tolist(), strict=True):
         cluster.usage[name] = Usage(seconds, now)
     if rows and dt_s > 0:
         broker.ledger.usage(*rows)
 
 
-def off_lease(broker: Broker) -> Iterator[tuple[Session, str, float]]:
-    """Sessions with a context on a device that they were not given, the device, and what they use of it where known."""
+def off_lease(broker: Broker) -> Iterator[tuple[Session, Held]]:
+    """Sessions with a context on a device that they were not given, and what their nodes hold for them."""
     for name in tuple(broker.cluster.off_lease):
         session = broker.cluster.sessions.get(name)
         if session is None or session.held is None:
             broker.cluster.off_lease.discard(name)
-            continue
-        for uuid in session.strays():
-            used = session.held.utilization.get(uuid)
-            if used is not None:
-                yield session, uuid, used
+        else:
+            yield session, session.held
 
 
 def keep_off(broker: Broker, now: float) -> None:
     """Tells who uses a device that they were not given, or after a notice ends what does, as the admin wants it."""
     mode, notice_s = broker.settings.off_lease, broker.policy.stop_warn_s
-    for name in tuple(broker.cluster.off_lease) if mode != "charge" else ():
-        session = broker.cluster.sessions.get(name)
-        if session is None or not session.live or session.stray_since is None:
+    if mode == "charge":
+        return
+    for session, _ in off_lease(broker):
+        if not session.live or session.stray_since is None:
             continue
         strays = session.strays()
         left_s = session.stray_since + notice_s - now
@@ -96,9 +97,10 @@ def keep_off(broker: Broker, now: float) -> None:
 
 def _end(broker: Broker, session: Session, strays: tuple[str, ...]) -> None:
     """Ends the session's processes on these devices, each proven its own by the node (rule 5)."""
-    records = [broker.cluster.devices[uuid] for uuid in strays if uuid in broker.cluster.devices]
-    found = {(record.server, process.pid) for record in records for process in record.seen.processes
-             if process.session == session.id and process.visible}  # fmt: skip
+    found = set()
+    for record in (broker.cluster.devices[uuid] for uuid in strays if uuid in broker.cluster.devices):
+        own = (one for one in record.seen.processes if one.session == session.id and one.visible)
+        found |= {(record.server, process.pid) for process in own}
     for server, pid in sorted(found):
         log.warning("Process %d of %s is ended: it is on a GPU that it was not given", pid, session.id)
         broker.applier.stop_leftovers(session.id, server, pid)

@@ -7,7 +7,7 @@ work out. What time alone changes is worked out again from the instant on at whi
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -203,7 +203,7 @@ class SessionColumns:
         now: float,
     ) -> Known:
         steady = settled(session, policy, now)
-        values, gaps, ran = _session_row(cluster, session, places, now), _padded(session.gaps), _padded(session.ran)
+        values, (gaps, ran) = _session_row(cluster, session, places, now), padded((session.gaps, session.ran))
         placed = [
             _placement_row(placement, places, steady)
             for placement in session.placements.values()
@@ -236,7 +236,6 @@ class SessionColumns:
 def _session_row(cluster: Cluster, session: Session, places: Places, now: float) -> list[float | None]:
     """In the order of OF_SESSION."""
     demand, asks = session.demand, now >= session.retry_at  # a refused resume is not asked for before its time
-    known = session.demand.kind is not None
     return [
         STATES.index(cluster.state_of(session, now)),
         demand.devices if session.placements or (session.wants and not session.refused) else 0,
@@ -247,7 +246,7 @@ def _session_row(cluster: Cluster, session: Session, places: Places, now: float)
         demand.whole,
         demand.memory if demand.memory is not None else session.memory_peak,
         compute_p(session),
-        1.0 if known else session.belief.confidence,
+        1.0 if demand.kind else session.belief.confidence,
         HORIZONS.index(demand.horizon or session.belief.horizon),
         demand.duration_s,
         session.bursting(now) and asks,
@@ -320,8 +319,10 @@ def protected_until(session: Session) -> float:
     return session.lease_since + _or(session.demand.duration_s, LONG_PROTECTION_S)
 
 
-def _padded(values: Collection[float]) -> Floats:
-    return np.array([*values, *[math.nan] * (GAPS - len(values))], dtype=float)
+def padded(rows: Iterable[Collection[float]]) -> Floats:
+    """(N, GAPS) what each row has, NaN padded."""
+    full = [[*row, *[math.nan] * (GAPS - len(row))] for row in rows]
+    return np.array(full, dtype=float).reshape(len(full), GAPS)
 
 
 def _or(value: float | None, otherwise: float) -> float:

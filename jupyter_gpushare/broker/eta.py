@@ -10,8 +10,8 @@ import numpy as np
 
 from ..core import remaining
 from ..model import Demand
+from .columns import padded
 from .records import Cluster, Placement, Session
-from .state import padded
 
 On = dict[str, list[tuple[Session, Placement]]]
 Ends = dict[str, list[tuple[float, float]]]  # by device: seconds until a lease ends, and its guarantee

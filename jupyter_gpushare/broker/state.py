@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -19,7 +19,7 @@ from . import room
 from .columns import OF_PLACEMENT, OF_SESSION, DeviceColumns, Known, SessionColumns
 from .places import Places
 from .port import Settings
-from .records import GAPS, Cluster, DeviceRecord, Session
+from .records import Cluster, DeviceRecord, Session
 from .transfer import topology_of, transfer_s
 
 
@@ -95,8 +95,8 @@ def _shape(demand: Demand, models: tuple[str, ...]) -> Shape:
     return Shape(
         devices=demand.devices,
         share=demand.guarantee,
-        cpus=_or(demand.cpus, 0.0),
-        host_memory=_or(demand.host_memory, 0.0),
+        cpus=demand.cpus or 0.0,
+        host_memory=demand.host_memory or 0.0,
         models=None if asked is None else frozenset(name for name in models if asked.lower() in name.lower()),
     )
 
@@ -232,19 +232,6 @@ def _placements(known: list[Known]) -> Placements:
         memory_used=memory_used,
         steady=steady,
     )
-
-
-def padded(rows: Iterable[Collection[float]]) -> Floats:
-    """(S, GAPS) what each row has, NaN padded."""
-    rows = list(rows)
-    padded = np.full((len(rows), GAPS), np.nan)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return padded
-
-
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
 
 
 def _floats(values: Iterable[float | None]) -> Floats:

@@ -16,14 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .servers import HERE, POLICY, DemoFailed, Server, end, wait_for
+from .servers import HERE, POLICY, DemoFailed, Refused, Server, ask, end, free_ports, wait_for
 
 PATH = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
 INVENTORY = HERE / "hub.json"
@@ -124,7 +122,7 @@ class Hub:
         notebooks = self.folder / "home" / name
         if not notebooks.exists():
             shutil.copytree(HERE / "notebooks", notebooks)
-        with contextlib.suppress(DemoFailed):  # who is in a group is known already
+        with contextlib.suppress(Refused):  # who is in a group is known already
             self.api("POST", f"users/{name}")
         token = str(self.api("POST", f"users/{name}/tokens", {"note": "demo"})["token"])
         self.api("POST", f"users/{name}/server")
@@ -160,21 +158,6 @@ class Hub:
     def kill_service(self) -> None:
         """The hub starts it again."""
         os.kill(self.api("GET", "services/gpushare")["pid"], signal.SIGKILL)
-
-
-def ask(method: str, url: str, token: str | None, body: object = None) -> Any:
-    """The JSON of the hub's answer. Raises DemoFailed with what it says for an error status, OSError without one."""
-    request = urllib.request.Request(url, method=method)  # noqa: S310 - our own hub on loopback
-    if token is not None:
-        request.add_header("Authorization", f"token {token}")
-    if body is not None:
-        request.data = json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            text = answer.read()
-    except urllib.error.HTTPError as error:
-        raise DemoFailed(f"{method} {url} answered {error.code}: {error.read().decode()[:500]}") from error
-    return json.loads(text) if text else None
 
 
 def missing() -> str | None:
@@ -252,16 +235,8 @@ def _answers(hub: Hub) -> bool:
         raise DemoFailed(f"The hub ended while starting:\n{hub.programs.log('hub').read_text()[-2000:]}")
     try:
         ask("GET", f"{hub.overview_url}api/v1/status", None)
-    except DemoFailed as error:
-        return " answered 403" in str(error)  # it is there, and knows nobody without a token
+    except Refused as error:
+        return error.status == 403  # it is there, and knows nobody without a token
     except OSError:
         return False
     return True
-
-
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [held.getsockname()[1] for held in taken]
-    for held in taken:
-        held.close()
-    return ports

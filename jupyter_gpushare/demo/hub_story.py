@@ -61,7 +61,7 @@ def _kills(hub: Hub, train: Notebook) -> list[tuple[str, Callable[[], None]]]:
 
 
 def _answers(notebook: Notebook) -> bool:
-    """Its session is known, and its agent is heard again."""
+    """Its session is known again."""
     with contextlib.suppress(DemoFailed, OSError):
         return bool(notebook.session()["state"] == "parked")
     return False

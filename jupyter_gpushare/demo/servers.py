@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,51 @@ T = TypeVar("T")
 
 class DemoFailed(Exception):
     """Something did not happen in time. The message says what, and where to look."""
+
+
+class Refused(DemoFailed):
+    """An HTTP error status, and the reason that came with it."""
+
+    def __init__(self, asked: str, status: int, body: bytes) -> None:
+        super().__init__(f"{asked} answered {status}: {body[:500].decode(errors='replace')}")
+        self.status = status
+        try:
+            self.reason = json.loads(body).get("reason")
+        except (ValueError, AttributeError):
+            self.reason = None
+
+
+def ask(
+    method: str,
+    url: str,
+    token: str | None,
+    body: object = None,
+    headers: Mapping[str, str] = {},
+    timeout_s: float = 60.0,
+) -> Any:
+    """The JSON a URL answers, None for an empty answer. Raises Refused for an error status, OSError without one."""
+    request = urllib.request.Request(url, method=method, headers=dict(headers))  # noqa: S310 - our own, on loopback
+    if token is not None:
+        request.add_header("Authorization", f"token {token}")
+    if body is not None:
+        request.add_header("Content-Type", "application/json")
+        request.data = json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            raise Refused(f"{method} {url}", error.code, error.read()) from None
+    return json.loads(text) if text else None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody has now."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in taken]
+    for held in taken:
+        held.close()
+    return ports
 
 
 def wait_for(what: str, probe: Callable[[], T | None], timeout_s: float = 30.0) -> T:
@@ -58,19 +104,8 @@ class Server:
         return f"{self.url}lab/tree/guide.ipynb?token={self.token}"
 
     def ask(self, method: str, path: str, body: object = None, timeout_s: float = 60.0) -> Any:
-        """The JSON a path answers. Raises DemoFailed with the server's own message for an error status."""
-        request = urllib.request.Request(  # noqa: S310 - our own server on loopback
-            self.url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            raise DemoFailed(f"{method} {path} answered {error.code}: {error.read().decode()[:500]}") from error
-        return json.loads(text) if text else None
+        """The JSON a path answers. Raises Refused with the server's own message for an error status."""
+        return ask(method, self.url + path, self.token, body, timeout_s=timeout_s)
 
     def gpu(self, method: str, path: str, body: object = None) -> Any:
         return self.ask(method, f"gpushare/api/v1/{path}", body)

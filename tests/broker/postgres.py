@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from jupyter_gpushare.demo.servers import free_ports
 
 BINARIES = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None, key=lambda path: int(path.parent.name))
 
@@ -61,8 +62,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
     cluster = Cluster(folder, port)
     cluster.make()
     cluster.start()

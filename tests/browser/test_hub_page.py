@@ -14,7 +14,7 @@ from tests.hub import bed as beds
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
+    beds.WHERE_POSSIBLE,
 ]
 
 

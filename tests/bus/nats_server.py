@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from jupyter_gpushare.demo.servers import free_ports
+
 BINARY = shutil.which("nats-server")
+WHERE_INSTALLED = pytest.mark.skipif(BINARY is None, reason="nats-server is not installed")
 
 
 @dataclass
@@ -30,8 +35,7 @@ class NatsServer:
     def start(self) -> None:
         assert BINARY is not None
         if not self.port:
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                self.port = taken.getsockname()[1]
+            (self.port,) = free_ports(1)
         file = self.folder / "nats.conf"
         own = f'listen: "127.0.0.1:{self.port}"\n'
         own += f'jetstream {{ store_dir: "{self.folder}" }}\n' if self.jetstream else ""

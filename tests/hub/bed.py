@@ -6,26 +6,25 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import psutil
+import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from jupyter_gpushare.demo.servers import wait_for
+from jupyter_gpushare.demo.hub import PATH, missing
+from jupyter_gpushare.demo.servers import Refused, ask, free_ports, wait_for
 
+WHERE_POSSIBLE = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 TESTER = "tester-0123456789abcdef"  # the token of a service that may do everything at this hub
 CULLER = "culler-0123456789abcdef"
 
@@ -33,7 +32,6 @@ HOOKED = """
 from jupyter_gpushare.hub import cull_arbiter
 c.IdleCuller.cull_arbiter_hook = cull_arbiter
 """
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 CONFIG = """
 from jupyter_gpushare.hub import configure
@@ -81,43 +79,6 @@ c.GPUShare.simulated_inventory = "1x2xA100"
 {more}
 configure(c, url="http://127.0.0.1:{service}", ledger_url="sqlite:///" + {folder!r} + "/ledger.sqlite")
 """
-
-
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [held.getsockname()[1] for held in taken]
-    for held in taken:
-        held.close()
-    return ports
-
-
-class Refused(Exception):
-    """An HTTP error status, and the JSON that came with it."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"{status}: {body[:300].decode(errors='replace')}")
-        self.status = status
-        try:
-            self.reason = json.loads(body).get("reason")
-        except (ValueError, AttributeError):
-            self.reason = None
-
-
-def ask(method: str, url: str, token: str | None, body: object = None, headers: dict[str, str] | None = None) -> Any:
-    """The JSON a URL answers, None for an empty answer. Raises Refused."""
-    request = urllib.request.Request(url, method=method, headers=dict(headers or {}))
-    if token is not None:
-        request.add_header("Authorization", f"token {token}")
-    if body is not None:
-        request.add_header("Content-Type", "application/json")
-        request.data = json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            text = answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            raise Refused(error.code, error.read()) from None
-    return json.loads(text) if text else None
 
 
 @dataclass
@@ -226,7 +187,7 @@ class User:
     name: str
     token: str
 
-    def gpu(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
+    def gpu(self, method: str, path: str, body: object = None, headers: Mapping[str, str] = {}) -> Any:
         """Asks the GPU service."""
         return ask(method, f"{self.bed.service_url}api/v1/{path}", self.token, body, headers)
 
@@ -325,9 +286,3 @@ def left_behind(folder: Path) -> Iterator[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             if process.environ().get("HOME", "").startswith(f"{folder}/"):
                 yield process
-
-
-def missing() -> str | None:
-    """What a hub needs and this machine lacks."""
-    found = shutil.which("configurable-http-proxy", path=PATH)
-    return None if found else "configurable-http-proxy (npm) is not installed"

@@ -13,7 +13,7 @@ from tests.hub import bed as beds
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
+    beds.WHERE_POSSIBLE,
 ]
 
 
@@ -27,7 +27,7 @@ def demo(path: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.skipif(nats_server.BINARY is None, reason="nats-server is not installed")
+@nats_server.WHERE_INSTALLED
 def test_three_servers_are_one_pool_and_nothing_is_lost_when_the_service_or_an_agent_is_killed():
     ran = demo(beds.PATH)
     assert ran.returncode == 0, ran.stdout

@@ -22,7 +22,7 @@ from tests.hub.bed import Refused, ask
 
 pytestmark = [
     pytest.mark.timeout(180),
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
+    beds.WHERE_POSSIBLE,
 ]
 
 

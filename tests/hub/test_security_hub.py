@@ -25,7 +25,7 @@ from tests.routes import CALLERS, OUTSIDERS, TABLE, operations
 
 pytestmark = [
     pytest.mark.timeout(180),
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
+    beds.WHERE_POSSIBLE,
 ]
 KERNEL, SIBLING, STRANGER = "kernel-of-alice-7f3a", "second-of-alice-91bc", "kernel-of-bob-55aa"
 LABEL, PATH, ORIGIN = "salaries-draft.ipynb", "clinic/salaries-draft.ipynb", "origin-of-alice-c0ffee"

@@ -16,8 +16,8 @@ from tests.programs import Program, running
 pytest.importorskip("nats")
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
-    pytest.mark.skipif(nats_server.BINARY is None, reason="nats-server is not installed"),
+    beds.WHERE_POSSIBLE,
+    nats_server.WHERE_INSTALLED,
 ]
 ALLOCATED = "from jupyter_gpushare.simulated import allocate\nheld = allocate('6GiB')"
 

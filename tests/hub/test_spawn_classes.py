@@ -7,7 +7,6 @@ import json
 import logging
 from typing import Any
 
-import kubespawner.spawner
 import pytest
 from batchspawner import (
     CondorSpawner,
@@ -30,7 +29,6 @@ from tests.hub.spawning import (
     OwnSpawner,
     SSHSpawner,
     Swarm,
-    Users,
     batch,
     service,
     submitted,
@@ -50,16 +48,6 @@ KINDS: list[tuple[type, dict[str, Any]]] = [
     (OwnSpawner, {}),
 ]
 NAMES = [kind.__name__ if kind.__name__ != "Batch" else kind.__mro__[1].__name__ for kind, _ in KINDS]
-
-
-@pytest.fixture
-def users(monkeypatch):
-    """Users of a hub that has no Kubernetes: nothing is asked of it but the manifest."""
-    for name in ("load_config", "shared_client"):
-        monkeypatch.setattr(kubespawner.spawner, name, lambda *_, **__: None)
-    made = Users()
-    yield made
-    made.close()
 
 
 def added(before: Any, after: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
-import kubespawner.spawner
 import pytest
 from jupyterhub.spawner import LocalProcessSpawner
 from kubespawner import KubeSpawner
@@ -15,16 +14,7 @@ from jupyter_gpushare.errors import BadDemand
 from jupyter_gpushare.hub import configure, options_form, pre_spawn_hook
 from jupyter_gpushare.hub.form import asked_in, page
 from jupyter_gpushare.server import chosen
-from tests.hub.spawning import OwnSpawner, Users, service
-
-
-@pytest.fixture
-def users(monkeypatch):
-    for name in ("load_config", "shared_client"):
-        monkeypatch.setattr(kubespawner.spawner, name, lambda *_, **__: None)
-    made = Users()
-    yield made
-    made.close()
+from tests.hub.spawning import OwnSpawner, service
 
 
 def picked(form: str) -> list[tuple[str, str]]:

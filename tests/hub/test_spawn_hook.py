@@ -17,9 +17,9 @@ from jupyterhub.spawner import LocalProcessSpawner
 from traitlets import Dict, List, TraitError, Unicode, validate
 from traitlets.config import Config
 
+from jupyter_gpushare.demo.servers import free_ports
 from jupyter_gpushare.hub import configure, post_stop_hook, pre_spawn_hook
 from jupyter_gpushare.hub.changes import Change, make, unmake
-from tests.hub.bed import free_ports
 from tests.hub.spawning import CHOICE, OwnSpawner, SSHSpawner, Users, service
 
 HOSTS = {"remote_hosts": ["beta", "alpha"]}

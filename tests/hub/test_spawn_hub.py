@@ -52,7 +52,7 @@ c.Spawner.pre_spawn_hook = mine
 """
 
 pytestmark = [
-    pytest.mark.skipif(beds.missing() is not None, reason=str(beds.missing())),
+    beds.WHERE_POSSIBLE,
     pytest.mark.timeout(180),
 ]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import psutil
 import pytest
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
@@ -90,3 +94,14 @@ def kernels(jp_serverapp, extension, jp_asyncio_loop):
 
     jp_asyncio_loop.run_until_complete(start())
     return jp_serverapp.kernel_manager
+
+
+@pytest.fixture
+def kernel():
+    """A process that stands for a kernel of session `s`."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, "GPUSHARE_SESSION": "s"}
+    )
+    yield psutil.Process(process.pid)
+    process.kill()
+    process.wait()

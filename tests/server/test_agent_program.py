@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 
 import psutil
 import pytest
@@ -61,17 +58,6 @@ def test_it_ends_when_asked_to_also_while_the_bus_is_away(tmp_path, number):
     assert "GPUs of beta are reported" in agent.log
     assert "secret" not in agent.log
     assert "Traceback" not in agent.log
-
-
-@pytest.fixture
-def kernel():
-    """A process that stands for a kernel of session `s`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, "GPUSHARE_SESSION": "s"}
-    )
-    yield psutil.Process(process.pid)
-    process.kill()
-    process.wait()
 
 
 @pytest.fixture

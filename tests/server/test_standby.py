@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -24,7 +22,7 @@ from tests.serving import until
 pytest.importorskip("nats")
 pytestmark = [
     pytest.mark.timeout(240),
-    pytest.mark.skipif(nats_server.BINARY is None, reason="nats-server is not installed"),
+    nats_server.WHERE_INSTALLED,
 ]
 TAKEOVER_S = 30.0  # on an overloaded machine; 5 s is what is promised
 
@@ -79,17 +77,6 @@ def programs(tmp_path, nats):
     agent = Program(tmp_path / "agent", "agent", settings)
     with running(agent, *brokers):
         yield (*brokers, agent)
-
-
-@pytest.fixture
-def kernel():
-    """A process that stands for a kernel of session `s`."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, "GPUSHARE_SESSION": "s"}
-    )
-    yield psutil.Process(process.pid)
-    process.kill()
-    process.wait()
 
 
 def start(program: Program, kernel: psutil.Process) -> list[str]:
