@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,3 +36,31 @@ class ManualClock:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+LOG_END = 3000  # characters of each log that are shown with a failure
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Shows with a failure how the logs of the programs end that the test's fixtures run."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            for whose, log in _logs(name, value):
+                report.sections.append((f"the end of the log of {whose}", log[-LOG_END:]))
+    return report
+
+
+def _logs(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """Of a program with a `log`, or of several in a tuple, list or dict."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _logs(f"{name}[{key}]", one)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _logs(f"{name}[{number}]", one)
+    else:
+        with contextlib.suppress(OSError):  # one that never started has none
+            if isinstance(log := getattr(value, "log", None), str):
+                yield name, log

@@ -15,6 +15,7 @@ from ..core.objectives import in_force
 from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
+from ..tasks import end
 from . import api, choices, loop, starts, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
@@ -96,10 +97,7 @@ class Broker:
         self.wake.set()
         self.pulse()
         self.streams.close()
-        tasks = [*self._tasks, *self.applier.tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks, *self.applier.tasks)
         self._save_usage()
         if self.metrics is not None:
             self.metrics.close()

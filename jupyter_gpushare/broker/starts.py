@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 WAITS_PER_ORIGIN = 3  # a browser has six connections to a host: starts must leave some
 FIRST_ANSWER_S = 2.0  # for a decision on what never waits: bindings, and the first report of a node
+WRITTEN_S = 1.0  # for the ledger to take a lease in before a kernel is told of it
 UNHEARD_S = 2.0  # a cell's start or end that did not reach us is made up for; one on its way is not
 SESSIONS_PER_USER = 1000  # every turn looks at all: no one user may slow it down for the others
 TAKEN_OVER = "Another start of this notebook took over this place in line."
@@ -85,6 +86,8 @@ async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Bin
     try:
         if session.waiting_since is not None:
             await _wait_for_place(broker, key, session, spec.wait_s if when_full == "wait" else 0.0)
+        if session.leased and broker.ledger.degraded is None:
+            await broker.ledger.flushed(WRITTEN_S)  # a broker that follows one killed now must not lend it twice
     except asyncio.CancelledError:
         withdraw(broker, session, fresh)
         raise

@@ -9,6 +9,8 @@ from typing import Protocol
 from nats.errors import Error
 from nats.js.errors import KeyWrongLastSequenceError
 
+from ..tasks import end
+
 log = logging.getLogger(__name__)
 
 
@@ -33,8 +35,7 @@ class Leadership:
 
     async def release(self) -> None:
         """Gives the place up at once: the next one need not wait until it runs out."""
-        self._keeping.cancel()
-        await asyncio.gather(self._keeping, return_exceptions=True)
+        await end(self._keeping)
         if not self.lost.is_set():
             self.lost.set()
             try:

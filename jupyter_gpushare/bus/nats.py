@@ -29,6 +29,7 @@ from nats.js.kv import KeyValue
 
 from ..errors import Unavailable
 from ..model import AnyCommand, CommandResult, NodeReport, SayAgain
+from ..tasks import end
 from .leader import Leadership
 from .wire import Unreadable, opened, sealed, token
 
@@ -91,10 +92,7 @@ class NatsBus:
         """Gives up what it leads; its servers are absent when their presence runs out."""
         if self._leading is not None:
             await self._leading.release()
-        tasks = [*self._tasks, *self._running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks, *self._running)
         self._listeners.clear()
         self._handlers.clear()
         await _let_go(self._client)
@@ -119,9 +117,7 @@ class NatsBus:
                 raise Unavailable("another broker leads since; it is told again.", reason="bus")
             return asking.result()
         finally:
-            for task in (asking, changing):
-                task.cancel()
-            await asyncio.gather(asking, changing, return_exceptions=True)
+            await end(asking, changing)
 
     def on_report(self, handler: Callable[[NodeReport], None]) -> None:
         self._listeners.append(handler)

@@ -30,6 +30,7 @@ from ..server.host import Host
 from ..server.link import Link
 from ..server.rooms import owner
 from ..server.socket import folder
+from ..tasks import end
 from . import groups
 
 log = logging.getLogger("jupyter_gpushare.hub")
@@ -98,7 +99,7 @@ class Service:
 
     async def stop(self) -> None:
         if self._following is not None:
-            self._following.cancel()
+            await end(self._following)
         if self._server is not None:
             self._server.stop()
         await self.link.stop()

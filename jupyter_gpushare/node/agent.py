@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..errors import Unavailable
 from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport, SayAgain
+from ..tasks import end
 from . import headroom, usage, xids
 from .backend import Backend, Declared, Mechanism
 from .commands import Commands, Look, off_loop
@@ -134,15 +135,14 @@ class Agent:
         """Returns within two seconds, whatever the driver does. Processes and their memory stay as they are."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await end(task)
         if self._turns is not None:
             await off_loop(self._turns.close)
         await off_loop(self._sampler.close)
 
     async def _run(self) -> None:
         said = ""
-        while self._task is not None:  # asyncio.wait_for may swallow the cancellation when a sample comes just then
+        while self._task is not None:  # a cancellation that meets a sample is lost in wait_for before Python 3.12
             try:
                 await asyncio.wait_for(self._woken.wait(), self._heartbeat_s)
             except asyncio.TimeoutError:

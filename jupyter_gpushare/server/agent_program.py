@@ -13,6 +13,7 @@ from ..config import GPUShare
 from ..errors import BadDemand
 from ..node.agent import Agent
 from ..node.commands import off_loop
+from ..tasks import end
 from . import agents, program
 from .rooms import owner
 
@@ -48,8 +49,7 @@ async def serve(config: GPUShare) -> None:
         try:
             await program.until(asked)
         finally:
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
+            await end(connecting)
 
 
 def _agents(config: GPUShare, bus: Bus, ends: AsyncExitStack) -> list[Agent]:

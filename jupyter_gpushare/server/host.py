@@ -82,8 +82,6 @@ class Host:
         bus = await (self._between_machines() if self.config.bus_url else self._within())
         ledger = await Ledger.open(self.config.ledger_url, broker=self._name())
         self._ends.push_async_callback(self._close, ledger)
-        if self._nats is not None:
-            self._leading = await self._nats.lead(f"{socket.gethostname()}:{os.getpid()}")
         agents = [] if self._nats is not None else await loop.run_in_executor(None, self._agents, bus)
         if agents and self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
             self.log.info("No GPU is lent: this machine has none.")
@@ -115,12 +113,14 @@ class Host:
         return LocalBus()
 
     async def _between_machines(self) -> Bus:
-        """The bus to agents that are programs of their own."""
+        """The bus to agents that are programs of their own, once this broker leads: only then is the ledger its own."""
         from .program import nats_bus
 
+        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, f"{PACKAGE}.broker.database")
         self._nats = nats_bus(self.config, f"broker on {socket.gethostname()}", creates=True)
         self._ends.push_async_callback(self._nats.close)
         await self._nats.start()
+        self._leading = await self._nats.lead(f"{socket.gethostname()}:{os.getpid()}")
         return self._nats
 
     async def _decide(self, bus: Bus, ledger: Ledger) -> None:
@@ -145,8 +145,8 @@ class Host:
 
     @property
     def waits_for(self) -> str | None:
-        """Why it does not answer yet, where that is nothing of its own."""
-        if self._nats is None or self._leading is not None:
+        """Why it does not answer yet, or no more, where that is nothing of its own."""
+        if self._nats is None or (self._leading is not None and not self._leading.lost.is_set()):
             return None
         return self._nats.trouble or STANDS_BY
 

@@ -17,6 +17,7 @@ import psutil
 from ..broker.port import BrokerPort
 from ..errors import GPUShareError, NotFound, Unavailable
 from ..model import Binding, Caller, SessionSpec
+from ..tasks import end
 from .activity import Phase
 from .environment import kernel_environment
 from .gate import ASK, OPEN, Gate
@@ -198,9 +199,7 @@ class Kernels:
 
     async def stop(self) -> None:
         self.end_waits()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(*self._tasks)
         for kernel in self._kernels.values():
             if kernel.gate is not None:
                 kernel.gate.close()

@@ -13,6 +13,7 @@ from typing import Protocol
 from ..broker.port import BrokerPort, Reply, StreamEvent
 from ..errors import Unavailable
 from ..model import Caller
+from ..tasks import end
 from .client import STANDBY, Client
 
 PATIENCE_S = 5.0  # how long a request waits for a broker that starts or is being replaced
@@ -22,8 +23,8 @@ LOOK_S = 0.5  # between two looks whether the broker that was joined still lives
 
 
 class Here(BrokerPort, Protocol):
-    """A broker that can run in this process. `waits_for`: why `start` takes its time, where that is nothing of its own.
-    `over` returns when another broker leads."""
+    """A broker that can run in this process. `waits_for`: why it does not decide yet, or no more, where that is nothing
+    of its own. `over` returns when another broker leads."""
 
     waits_for: str | None
 
@@ -66,8 +67,7 @@ class Link:
 
     async def stop(self) -> None:
         if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+            await end(self._keeping)
 
     async def ready(self) -> None:
         await self._found.wait()
@@ -171,8 +171,8 @@ class Link:
             self.log.warning("The GPU broker stops here: another one leads, or the bus is away.")
         finally:
             self._use(None)
-            self._here = None
             await asyncio.shield(here.stop())
+            self._here = None
 
     async def _join(self) -> None:
         """Until the one who runs the broker is gone."""

@@ -15,6 +15,7 @@ from traitlets import Dict, Float
 
 from ..errors import BadDemand, GPUShareError
 from ..model import Binding, Demand, SessionSpec
+from ..tasks import end
 from . import chosen
 from .interpreter import with_extension
 from .notebook import demand_from, label_and_path, notebook_demand
@@ -81,10 +82,7 @@ class GPUShareProvisioner(LocalProvisioner):
                 )
             return await opening
         finally:
-            watching.cancel()
-            if not opening.done():
-                opening.cancel()
-            await asyncio.gather(opening, watching, return_exceptions=True)
+            await end(opening, watching)
 
     async def _spec(self, desk: Desk, kwargs: Mapping[str, Any]) -> SessionSpec:
         given = kwargs.get("env") or {}  # without a session there is none, and the server's own names no notebook

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from ..broker.port import StreamEvent
+from ..tasks import end
 
 HEARTBEAT = b": still here\n\n"
 HEARTBEAT_S = 15.0
@@ -54,8 +55,7 @@ async def heartbeaten(stream: AsyncIterator[StreamEvent], every_s: float = HEART
             yield written(event)
             upcoming = asyncio.ensure_future(stream.__anext__())
     finally:
-        upcoming.cancel()
-        await asyncio.gather(upcoming, return_exceptions=True)
+        await end(upcoming)
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()

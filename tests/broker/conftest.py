@@ -69,6 +69,9 @@ class MemoryLedger:
     def audit(self, caller: Caller, verb: str, target: str, outcome: str, message: str = "") -> None:
         self.audits.append((caller.user, verb, outcome))
 
+    async def flushed(self, timeout_s: float = 1.0) -> bool:
+        return True
+
     async def leases(self) -> list[Any]:
         return list(self.open.values())
 

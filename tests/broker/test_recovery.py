@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 
 import pytest
 
@@ -34,6 +36,23 @@ async def test_leases_and_bindings_outlive_the_broker_in_the_real_ledger(world, 
         await w.ends("k1")
         assert await w.ledger.flushed()
         assert [row.session for row in await w.ledger.leases()] == ["k2"]
+    finally:
+        await w.broker.stop()
+        await w.ledger.close()
+
+
+async def test_what_a_start_was_told_is_written_when_it_is_told(world, tmp_path):
+    """Whoever takes the place of a broker that is killed just then must know it."""
+    w = await world(devices=2)
+    await w.broker.stop()
+    w.ledger = await Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    w.make()
+    await w.start()
+    try:
+        told = await w.open("k1", demand={"gpus": 1})
+        with sqlite3.connect(tmp_path / "ledger.db") as another:
+            written = another.execute("SELECT session, devices FROM leases WHERE ended_at IS NULL").fetchall()
+        assert [(session, json.loads(devices)) for session, devices in written] == [("k1", list(told["devices"]))]
     finally:
         await w.broker.stop()
         await w.ledger.close()

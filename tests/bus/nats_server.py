@@ -32,6 +32,10 @@ class NatsServer:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
+    @property
+    def log(self) -> str:
+        return (self.folder / "nats.log").read_text(errors="replace")
+
     def start(self) -> None:
         assert BINARY is not None
         if not self.port:
@@ -48,7 +52,7 @@ class NatsServer:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             time.sleep(0.02)
-        raise AssertionError((self.folder / "nats.log").read_text())
+        raise AssertionError(self.log)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None:
