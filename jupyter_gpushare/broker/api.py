@@ -24,7 +24,7 @@ from ..model import (
     SessionSpec,
     Simulate,
 )
-from . import choices, eta, gate, starts, verbs, view, wishes
+from . import choices, eta, figures, gate, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
@@ -227,7 +227,15 @@ async def get_history(request: Request) -> History:
         return at
 
     query = HistoryQuery(session=session, user=user, since=instant("from"), until=instant("to"))
-    return await request.broker.ledger.history(query)
+    broker, every = request.broker, caller.admin or caller.reads_all
+    past = await broker.ledger.history(query)
+    if caller.role == "kernel" or session is not None:
+        return past
+    cluster = broker.cluster
+    users = {one.user for one in cluster.sessions.values() if one.live} | set(cluster.usage) | {caller.user}
+    fair = figures.fair_parts(broker.settings, users)
+    shown = fair if every else {caller.user: fair[caller.user]}
+    return msgspec.structs.replace(past, fair=shown, figures=figures.told(cluster, broker.clock()))
 
 
 def get_estimate(request: Request) -> Estimate:

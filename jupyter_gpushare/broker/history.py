@@ -22,7 +22,7 @@ def history(connection: Connection, broker: str, query: HistoryQuery, now: float
     table = tables.usage
     until = now if query.until is None else query.until
     since = until - DEFAULT_S if query.since is None else query.since
-    asked = (table.c.broker == broker) & (table.c.at > since - BUCKET_S) & (table.c.at <= until)
+    asked = then = (table.c.broker == broker) & (table.c.at > since - BUCKET_S) & (table.c.at <= until)
     if query.session is not None:
         asked &= table.c.session == query.session
     if query.user is not None:
@@ -40,6 +40,7 @@ def history(connection: Connection, broker: str, query: HistoryQuery, now: float
     users = connection.execute(select(table.c.user, gpu_s).where(asked).group_by(table.c.user))
     in_group = asked & table.c.group.is_not(None)
     groups = connection.execute(select(table.c.group, gpu_s).where(in_group).group_by(table.c.group))
+    everybody = connection.execute(select(func.sum(table.c.gpu_s)).where(then)).scalar()
     days = connection.execute(select(day, gpu_s).where(asked).group_by(day).order_by(day))
     return History(
         since=since,
@@ -57,4 +58,5 @@ def history(connection: Connection, broker: str, query: HistoryQuery, now: float
         by_user={row.user: row.gpu_s for row in users},
         by_group={row.group: row.gpu_s for row in groups},
         by_day={datetime.fromtimestamp(at, timezone.utc).date().isoformat(): total for at, total in days},
+        total_gpu_s=everybody or 0.0,
     )

@@ -16,9 +16,10 @@ from typing import Literal
 from ..core.mix import Mix
 from ..core.probe import UNKNOWN, Belief
 from ..model import AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
-from .rows import LeaseRow
+from .rows import Figure, LeaseRow
 
 GAPS = 16  # last gaps between bursts that are kept
+FIGURES = 360  # one a minute: six hours
 USE_WINDOW_S = 2.0  # a tree that used a device this recently computes
 OPENS_S = 5.0  # what a cell does so soon after it got its devices is opening them
 
@@ -276,6 +277,7 @@ class Cluster:
     off_lease: set[str] = field(default_factory=set)  # sessions seen on a device that they were not given
     drains: set[str] = field(default_factory=set)  # devices, also those no node has reported yet
     mix: Mix | None = None  # what is typically asked for, kept while it holds (broker/state.py)
+    figures: deque[tuple[float, Figure]] = field(default_factory=lambda: deque(maxlen=FIGURES))  # (when, what)
 
     def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:
         """The sessions placed on a device."""

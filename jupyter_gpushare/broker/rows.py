@@ -72,6 +72,16 @@ class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     gpu_s: float
 
 
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster in four figures, `ago_s` seconds ago."""
+
+    ago_s: float
+    waiting: int  # sessions in line
+    computing: float  # devices' worth of shares whose sessions compute
+    idle: float  # of shares held by sessions that rest
+    out: int  # devices of the pool that take no sessions: broken, drained, silent
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """Utilisation and share over time, and GPU-seconds by whom and when."""
 
@@ -82,6 +92,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     by_user: dict[str, float]  # GPU-seconds
     by_group: dict[str, float]  # of users in a group
     by_day: dict[str, float]  # by UTC day, "2026-01-31"
+    total_gpu_s: float = 0.0  # everybody's in that time, whoever asks
+    fair: dict[str, float] = {}  # by user, the part of the cluster that weights give them among those who use it
+    figures: tuple[Figure, ...] = ()  # of the whole cluster, the last six hours, oldest first
 
 
 class FairUsage(msgspec.Struct, frozen=True, kw_only=True):

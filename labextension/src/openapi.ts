@@ -678,6 +678,14 @@ export type components = {
       by_day: {
         [key: string]: number;
       };
+      /** @default 0 */
+      total_gpu_s: number;
+      /** @default {} */
+      fair: {
+        [key: string]: number;
+      };
+      /** @default [] */
+      figures: components['schemas']['Figure'][];
     };
     /**
      * HistoryPoint
@@ -688,6 +696,17 @@ export type components = {
       share: number | null;
       utilization: number | null;
       gpu_s: number;
+    };
+    /**
+     * Figure
+     * @description The cluster in four figures, `ago_s` seconds ago.
+     */
+    Figure: {
+      ago_s: number;
+      waiting: number;
+      computing: number;
+      idle: number;
+      out: number;
     };
     /** Fault */
     Fault: {
