@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from . import readings
 from .backend import BackendAbsent
 from .nvml import bindings
+from .readings import Reader
 
 UNKNOWN_STATE = -1
 Call = Literal["probe", "state", "lock", "checkpoint", "restore", "unlock", "room"]
@@ -102,7 +104,8 @@ def _said(driver: Any, call: Callable[..., tuple[Any, ...]], *arguments: object)
 
 
 def probe(request: Request) -> Answer:
-    """Starts CUDA in this process, once; and whether the checkpoint calls are there, asked of this very process."""
+    """Starts CUDA in this process, once; whether the checkpoint calls are there, asked of this very process; and
+    whether what a restore needs to know can be read: nothing is parked that could not come back."""
     from importlib import metadata
 
     found = Capability(machine=os.uname().machine)
@@ -118,6 +121,8 @@ def probe(request: Request) -> Answer:
         answer, _ = _said(driver, driver.cuCheckpointProcessGetState, os.getpid())
         if answer.code in (500, 800, 801):
             raise Unusable(f"The driver does not let processes be checkpointed here: {answer.name}.")  # noqa: TRY301
+        if not _room():
+            raise Unusable("No GPU here tells its free memory, so nothing could be brought back safely.")  # noqa: TRY301
     except Unusable as error:
         found = msgspec.structs.replace(found, error=str(error))
     return Answer(code=0, capability=found)
@@ -193,27 +198,36 @@ def unlock(request: Request) -> Answer:
 
 
 def room(request: Request) -> Answer:
-    """Every GPU that the kernel-mode driver shows, with its free memory of this instant. No sample is as young."""
+    """Every GPU that answers, with its free memory of this instant. No sample is as young.
+
+    One that is lost, or cannot tell its memory, is left out: nothing comes back to it, and it hinders no other.
+    """
+    return Answer(code=0, room=_room())
+
+
+def _room() -> tuple[Free, ...]:
     nvml = _nvml()
     try:
         nvml.nvmlInit()
         try:
-            handles = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-            return Answer(code=0, room=tuple(_free(nvml, handle) for handle in handles))
+            found = [_free(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
         finally:
             nvml.nvmlShutdown()
     except nvml.NVMLError as error:
         raise Unusable(f"The free memory cannot be read: {error}.") from None
+    return tuple(free for free in found if free is not None)
 
 
-def _free(nvml: Any, handle: object) -> Free:
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
-    return Free(
-        uuid=nvml.nvmlDeviceGetUUID(handle),
-        model=nvml.nvmlDeviceGetName(handle),
-        free=memory.free,
-        empty=memory.total - memory.reserved,
-    )
+def _free(nvml: Any, number: int) -> Free | None:
+    handle = Reader(nvml, number)("nvmlDeviceGetHandleByIndex")
+    if handle is None:
+        return None
+    read = Reader(nvml, handle)
+    uuid, memory = read.text("nvmlDeviceGetUUID"), readings.memory_info(read)
+    if uuid is None or memory is None:
+        return None
+    empty = memory.total - getattr(memory, "reserved", 0)
+    return Free(uuid=uuid, model=read.text("nvmlDeviceGetName") or "", free=memory.free, empty=empty)
 
 
 CALLS: dict[Call, Callable[[Request], Answer]] = {

@@ -163,7 +163,7 @@ class Mover:
         for uuid, size in needed.items():
             there = room.get(uuid)
             if there is None:
-                raise NoRoom(f"{uuid} is not there")
+                raise NoRoom(f"{uuid} is not there, or does not tell its free memory")
             wanted = max(size, min(max(memory, with_spare(size)), there.empty))
             if there.free < wanted:
                 raise NoRoom(f"{format_bytes(wanted)} are needed, {format_bytes(max(0, there.free))} are free")

@@ -48,6 +48,10 @@ class Silent(Exception):
     """The control program gave no usable answer. The message says why."""
 
 
+class Late(Silent):
+    """It did not answer in time: whether there is a daemon is not known."""
+
+
 class Fault(Silent):
     """The server met a fault: all its clients are hit, and it takes no others until they have left."""
 
@@ -96,6 +100,22 @@ class Control:
         """Ends the daemon and its server. Only for one without clients. Raises Silent."""
         self.ask("quit")
 
+    def cut_off(self) -> None:
+        """Ends a daemon without clients and takes its pipes away; nothing while it has clients or does not answer.
+
+        What still names the pipes runs without MPS then: CUDA asks for a server only where a daemon answers, and one
+        whose servers fail would have it fail, too.
+        """
+        try:
+            if any(self.clients(server) for server in self.servers()):
+                return
+            self.end()
+        except Late:
+            return
+        except Silent:
+            pass  # there is no daemon
+        shutil.rmtree(self.pipe, ignore_errors=True)
+
     def ask(self, command: str) -> str:
         """What the daemon answers to one command of the documented language. Raises Silent."""
         return self._run([], command + "\n")
@@ -141,7 +161,7 @@ class Control:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-            raise Silent("The MPS control program did not answer in time.") from None
+            raise Late("The MPS control program did not answer in time.") from None
         if process.returncode:
             said = (told or "").strip().splitlines()
             raise Silent(said[-1] if said else f"The MPS control program ended with {process.returncode}.")
@@ -262,10 +282,13 @@ class Servers:
     def attend(self) -> None:
         """One look at every server: starts what is wanted, notes what failed. Takes seconds where something hangs."""
         for served in self._served.values():
-            if served.off or self._closed.is_set():
-                continue
+            if self._closed.is_set():
+                return
             try:
-                self._look(served)
+                if not served.off:
+                    self._look(served)
+                elif served.control.pipe.exists():
+                    served.control.cut_off()
             except Silent as trouble:
                 self._failed(served, trouble)
 
@@ -322,4 +345,5 @@ class Servers:
         served.ailing = isinstance(trouble, Fault)
         if not served.ailing:
             served.server, served.clients = None, frozenset()
+            served.control.cut_off()
         log.warning("MPS on %s: %s", served.control.uuid, served.why)

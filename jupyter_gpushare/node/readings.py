@@ -61,14 +61,23 @@ def fraction(percent: int) -> float | None:
     return percent / 100 if 0 <= percent <= 100 else None
 
 
-def memory(read: Reader) -> tuple[int | None, int | None]:
-    """Total and used bytes; the second version of the call leaves out what the driver keeps for itself."""
+def memory_info(read: Reader) -> Any:
+    """NVML's answer about a device's memory, None where it says nothing that can be true.
+
+    The second version of the call leaves out what the driver keeps for itself.
+    """
     version = getattr(read.nvml, "nvmlMemory_v2", None)
     info = read("nvmlDeviceGetMemoryInfo", version) if version else None
     info = info or read("nvmlDeviceGetMemoryInfo")
     if info is None or info.total <= 0 or info.used > info.total:  # unified memory answers with odd numbers
-        return None, None
-    return info.total, info.used
+        return None
+    return info
+
+
+def memory(read: Reader) -> tuple[int | None, int | None]:
+    """Total and used bytes."""
+    info = memory_info(read)
+    return (None, None) if info is None else (info.total, info.used)
 
 
 def bandwidth(read: Reader) -> float | None:

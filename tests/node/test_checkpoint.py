@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import psutil
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpushare.model import Device, Held, Park, Resume
-from jupyter_gpushare.node import headroom
+from jupyter_gpushare.node import checkpoint_helper, headroom
 from jupyter_gpushare.node.backend import Target
 from jupyter_gpushare.node.checkpoint import CheckpointMechanism
 from jupyter_gpushare.node.checkpoint_driver import DIES_S, HelperDriver, verdict
@@ -54,6 +55,7 @@ class Machine:
         self.memory: list[list[list[int]]] = [[], []]  # [pid, bytes] by device
         self.others = [0, 0]  # bytes of somebody else's, by device
         self.trouble: dict[str, object] = {}
+        self.fields: list[dict[str, object]] = [{}, {}]  # that a device has otherwise than a healthy A100
         self.say()
 
     def say(self, **trouble: object) -> None:
@@ -64,6 +66,7 @@ class Machine:
                 number,
                 memory_used=sum(size for _, size in self.memory[number]) + self.others[number],
                 processes=self.memory[number],
+                **self.fields[number],
             )
             for number in (0, 1)
         ]
@@ -186,6 +189,44 @@ def test_nothing_is_restored_while_its_memory_is_taken(machine):
     machine.others[0] = 0
     machine.say()
     assert mechanism.resume(resume(memory=65 * GIB)).ok
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"fault": {"*": standin.GPU_IS_LOST}}, {"fault": {"nvmlDeviceGetUUID": standin.UNKNOWN}}, {"memory_total": None}],
+    ids=["lost", "without a name", "unified memory"],
+)
+def test_a_gpu_that_does_not_answer_keeps_no_other_from_bringing_its_sessions_back(machine, beside):
+    """A1, and what follows from it: one card that fell off the bus must not leave every parked session parked."""
+    target, mechanism = machine.process(), machine.mechanism()
+    assert mechanism.park(park(), (target,)).ok
+    machine.fields[1] = beside
+    machine.say()
+    there = mechanism.resume(resume(new=TWO))
+    assert (there.reason, there.message) == ("no_room", f"{TWO} is not there, or does not tell its free memory.")
+    assert mechanism.resume(resume()).ok
+    assert machine.state(target) == cuda.RUNNING
+
+
+def test_where_no_gpu_tells_its_free_memory_nothing_is_parked_that_could_not_come_back(machine):
+    machine.process()
+    machine.fields = [{"memory_total": None}, {"memory_total": 0}]
+    machine.say()
+    assert "tells its free memory" in machine.mechanism().off()
+
+
+def test_a_binding_that_answers_in_bytes_gives_the_room_under_the_same_names():
+    """A13"""
+    memory = SimpleNamespace(total=80 * GIB, used=GIB, free=79 * GIB)
+    binding = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetUUID=lambda handle: b"GPU-a",
+        nvmlDeviceGetName=lambda handle: b"A100",
+        nvmlDeviceGetMemoryInfo=lambda handle: memory,
+    )
+    found = checkpoint_helper._free(binding, 0)
+    assert found == checkpoint_helper.Free(uuid="GPU-a", model="A100", free=79 * GIB, empty=80 * GIB)
 
 
 def test_what_filled_its_device_comes_back_to_an_empty_one_whatever_margin_was_asked(machine):

@@ -166,6 +166,53 @@ def test_a_server_that_dies_at_once_is_given_up_after_a_few_tries_with_what_its_
     assert sum("start_server" in call for call in standin.calls(program)) == mps.FAILURES
 
 
+@pytest.mark.parametrize("how", ["at once", "under a client", "with its daemon"])
+def test_what_still_names_the_pipes_of_a_server_that_failed_runs_without_mps(make, program, monkeypatch, how):
+    """F1: a kernel that has not used its GPU yet, or the child that one starts, has them in its environment."""
+    monkeypatch.setattr(mps, "START_S", 0.5)
+    servers = make()
+    if how == "at once":
+        standin.say(program, dies=True)
+        servers.want([GPU])
+    else:
+        (served,) = ready(servers)
+        standin.connect(environment(served), pid=77, uid=USER)
+        servers.attend()
+        (standin.crash if how == "under a client" else standin.kill)(served.control.pipe)
+    servers.attend()
+    served = servers.served(GPU)
+    assert served.why is not None
+    assert standin.connect(environment(served), pid=78, uid=USER).how == "plain"
+
+
+def test_a_server_that_is_off_is_cut_off_once_the_clients_that_its_fault_hit_have_left(make, clock):
+    servers = make()
+    (served,) = ready(servers)
+    for number in range(mps.FAILURES):
+        if number == mps.FAILURES - 1:
+            standin.connect(environment(served), pid=77, uid=USER)
+            servers.attend()
+        standin.fault(served.control.pipe)
+        for _ in range(3):
+            servers.attend()
+            clock.advance(400)
+    assert served.off
+    assert standin.connect(environment(served), pid=78, uid=USER).how == "refused"  # its client is still there
+    standin.leave(served.control.pipe, 77)
+    servers.attend()
+    assert standin.connect(environment(served), pid=79, uid=USER).how == "plain"
+
+
+def test_a_daemon_that_does_not_answer_keeps_its_pipes_for_it_may_have_clients(make, program, monkeypatch):
+    (served,) = ready(servers := make())
+    standin.connect(environment(served), pid=77, uid=USER)
+    monkeypatch.setattr(mps, "ASK_S", 0.3)
+    standin.say(program, hang=["get_server_list"])
+    servers.attend()
+    assert served.why is not None
+    assert standin.connect(environment(served), pid=78, uid=USER).how == "mps"
+
+
 def test_a_program_that_hangs_costs_a_bounded_time_and_counts_as_a_failure(make, program, monkeypatch):
     (served,) = ready(servers := make())
     monkeypatch.setattr(mps, "ASK_S", 0.3)

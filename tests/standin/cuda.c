@@ -116,6 +116,16 @@ static const char *trait(int pid, const char *name) {
     return found ? found : find("cuda.%s", name);
 }
 
+static int lives(int pid) {
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    if (!fgets(line, sizeof line, file)) line[0] = 0;
+    fclose(file);
+    char *end = strrchr(line, ')');
+    return end && end[2] != 'Z' && end[2] != 'X';
+}
 /* What every call does first: waits, hangs, dies, kills or fails as the scenario says. */
 static int enter(const char *function, int pid) {
     const char *calls = getenv("CUDA_CALLS");
@@ -132,7 +142,10 @@ static int enter(const char *function, int pid) {
     if (dies) _exit(7);
     while (hangs) pause();
     if (milliseconds) usleep(milliseconds * 1000);
-    if (kills_it && pid > 1 && pid != getpid()) { kill(pid, SIGKILL); usleep(50000); }
+    if (kills_it && pid > 1 && pid != getpid()) {
+        kill(pid, SIGKILL);
+        while (lives(pid)) usleep(1000);
+    }
     return code;
 }
 static int leave(const char *function, int pid, int code) {
@@ -142,16 +155,6 @@ static int leave(const char *function, int pid, int code) {
     close_state(0);
     if (dies) _exit(7);
     return code ? code : fails;
-}
-static int lives(int pid) {
-    char path[64], line[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (!file) return 0;
-    if (!fgets(line, sizeof line, file)) line[0] = 0;
-    fclose(file);
-    char *end = strrchr(line, ')');
-    return end && end[2] != 'Z' && end[2] != 'X';
 }
 static int gpus_here(void) { return atoi(find("gpu.#") ?: "0"); }
 static int listed(int pid) {

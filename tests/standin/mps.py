@@ -73,6 +73,8 @@ def connect(environment: Mapping[str, str], pid: int, uid: int) -> Client:
             return Client("plain")  # silently, and without limits
         if found["visible"] not in environment.get("CUDA_VISIBLE_DEVICES", ""):
             return Client("refused")
+        if not found["servers"] and found.get("dies"):
+            return Client("refused")
         if not found["servers"]:
             found["next"] += 1
             fresh = {"uid": uid, "state": "ACTIVE", "clients": {}, "percentage": found["percentage"]}

@@ -37,6 +37,7 @@ def new_server(state: dict, uid: int) -> None:
     state["next"] += 1
     pid = state["next"]
     if scenario().get("dies"):
+        state["dies"] = True  # also those that clients ask for
         note("server.log", f"Server {pid} encountered a fatal exception. Shutting down")
         return
     server = {"uid": uid, "state": "ACTIVE", "clients": {}, "percentage": state["percentage"]}
