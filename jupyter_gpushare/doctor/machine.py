@@ -76,10 +76,12 @@ def ask_nvml(wait_s: float = NVML_WAIT_S) -> Gpus:
     return answers[0] if answers else Gpus(absent=BackendAbsent(f"NVML did not answer within {wait_s:.0f} s."))
 
 
-def _told(binding: ModuleType, found: tuple[Device, ...]) -> Gpus:
+def _told(binding: ModuleType, found: tuple[Device, ...], root: Path = Path("/")) -> Gpus:
     numbers = range(len({device.index for device in found}))
     handles = [Reader(binding, number)("nvmlDeviceGetHandleByIndex") for number in numbers]
     minors = [Reader(binding, handle)("nvmlDeviceGetMinorNumber") for handle in handles if handle is not None]
+    if None in handles:  # NVML cannot open one that it counts
+        minors += [minor for minor in _minors(root) if minor not in minors]
     try:
         version = binding.nvmlSystemGetDriverVersion()
     except binding.NVMLError:
@@ -89,6 +91,12 @@ def _told(binding: ModuleType, found: tuple[Device, ...]) -> Gpus:
         version.decode() if isinstance(version, bytes) else version,
         minors=tuple(minor for minor in minors if minor is not None),
     )
+
+
+def _minors(root: Path) -> list[int]:
+    """The numbers of the GPUs' files in /dev, as the kernel module tells them, also of GPUs that may not be opened."""
+    told = [info.read_text() for info in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))]
+    return [int(minor) for text in told for minor in re.findall(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)]
 
 
 def library(gpus: Gpus) -> Finding:

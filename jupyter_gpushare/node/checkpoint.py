@@ -103,6 +103,8 @@ class CheckpointMechanism:
             return "In compute mode EXCLUSIVE_PROCESS a parked process could not come back while another is there."
         if device.memory_total is None or device.memory_used is None:
             return "Its free memory cannot be read, so nothing could be brought back safely."
+        if device.processes and all(process.memory is None for process in device.processes):
+            return "How much memory each process has is not told here (WSL), so nothing could be brought back safely."
         if self._harm[device.uuid] >= HARM_DEVICE:
             return f"Switched off on this GPU: parking has harmed {self._harm[device.uuid]} sessions here."
         return f"GPU {device.index} is lost." if device.state == "lost" else None

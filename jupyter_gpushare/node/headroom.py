@@ -25,7 +25,10 @@ def _available(meminfo: Path) -> int | None:
 
 
 def _cgroups(pid: int, root: Path) -> Iterator[int]:
-    """What is left in each cgroup from the process's own to the root; those of a foreign namespace are not there."""
+    """What is left in each cgroup from the process's own to the root; those of a foreign namespace are not there.
+
+    Beyond memory.max processes are killed, beyond memory.high they are slowed down until a move takes for ever.
+    """
     try:
         lines = (root / f"proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
@@ -34,18 +37,19 @@ def _cgroups(pid: int, root: Path) -> Iterator[int]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            top, limit, usage = base, "memory.max", "memory.current"
+            top, limits, usage = base, ("memory.max", "memory.high"), "memory.current"
         elif "memory" in controllers.split(","):
-            top, limit, usage = base / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            top, limits, usage = base / "memory", ("memory.limit_in_bytes",), "memory.usage_in_bytes"
         else:
             continue
         here = top / path.lstrip("/")
         for folder in (here, *here.parents):
             if folder == base.parent or not folder.is_relative_to(top):
                 break
-            most, used = _number(folder / limit), _number(folder / usage)
-            if most is not None and used is not None and most < ENDLESS:
-                yield max(0, most - used + _reclaimable(folder / "memory.stat"))
+            used = _number(folder / usage)
+            for most in (_number(folder / limit) for limit in limits):
+                if most is not None and used is not None and most < ENDLESS:
+                    yield max(0, most - used + _reclaimable(folder / "memory.stat"))
 
 
 def _number(file: Path) -> int | None:

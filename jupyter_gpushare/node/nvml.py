@@ -27,6 +27,7 @@ from .xids import Faults, Watch
 ACCESS_LOST = (
     "GPU access lost: NVML answers only with errors. Running kernels go on; the container or driver needs a look."
 )
+SHUT = "This user may not open the GPU: its file in /dev is closed or hidden by isolation. See jupyter gpushare doctor."
 REPLACED = "This device is gone: another is in its place now (a new MIG layout, or another card)."
 ABSENT = {
     readings.LIBRARY_NOT_FOUND: "No NVIDIA GPU here: libnvidia-ml.so.1 was not found. It comes with the NVIDIA driver.",
@@ -113,6 +114,8 @@ def _raise_silent(errors: list[int]) -> NoReturn:
         raise _Silent("lost", "The GPU is lost (fell off the bus). It needs a reset or a reboot.")
     if readings.RESET_REQUIRED in errors:
         raise _Silent("failing", "The GPU needs a reset.")
+    if readings.NO_PERMISSION in errors:
+        raise _Silent("unknown", SHUT)
     raise _Silent("unknown", ACCESS_LOST)
 
 
@@ -321,7 +324,7 @@ class NvmlBackend:
             uuid=uuid,
             index=number,
             model=model,
-            memory_total=readings.memory(ask)[0],
+            memory_total=readings.memory(ask, model)[0],
             temperature_limit_c=readings.slowdown(ask, readings.temperature(ask)),
             power_idle_w=performance.power_idle_w if performance else None,
             tflops=performance.tflops if performance else None,
@@ -337,7 +340,7 @@ class NvmlBackend:
         """A MIG instance: its part of the GPU's compute and of its memory bandwidth."""
         gpu = whole.device
         model = ask.text("nvmlDeviceGetName") or f"{gpu.model} MIG"
-        total = readings.memory(ask)[0]
+        total = readings.memory(ask, model)[0]
         compute = re.search(r"\b(\d+)g\.", model)
         slices = 4 if "A30" in gpu.model else 7
         place = ask("nvmlDeviceGetGpuInstanceId"), ask("nvmlDeviceGetComputeInstanceId")
@@ -358,10 +361,12 @@ class NvmlBackend:
         uuid = known.device.uuid
         self._known.setdefault(uuid, known)
         read = Reader(ask.nvml, ask.handle)
-        total, used = readings.memory(read)
+        total, used = readings.memory(read, known.device.model)
         rates = read("nvmlDeviceGetUtilizationRates")
-        utilization = readings.fraction(rates.gpu) if rates else None
         seen, listed = readings.processes(read, total)
+        if rates and not rates.gpu and total is None and not listed:
+            rates = None  # it knows neither memory nor processes: its 0 says nothing either (Jetson)
+        utilization = readings.fraction(rates.gpu) if rates else None
         if used is None and seen and all(process.memory is not None for process in seen):
             used = sum(process.memory or 0 for process in seen)  # unified memory: only its processes say what they hold
         power, limit = read("nvmlDeviceGetPowerUsage"), read("nvmlDeviceGetEnforcedPowerLimit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,8 @@ _IDLE, _SLOWED = 0x1, 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 SM_CLOCK, MEMORY_CLOCK, _SENSOR, _SLOWDOWN = 1, 2, 0, 1
 _JUNK_PIDS = {0, 2**32 - 1}  # what some drivers list instead of processes
 _MIB = 2**20
+# Chips without memory of their own. Some drivers say so (NotSupported, 0), others tell the machine's whole memory.
+_UNIFIED = re.compile(r"\b(GB10|Tegra|Xavier|Orin|Thor)\b", re.IGNORECASE)
 
 
 class Reader:
@@ -74,9 +77,9 @@ def memory_info(read: Reader) -> Any:
     return info
 
 
-def memory(read: Reader) -> tuple[int | None, int | None]:
-    """Total and used bytes."""
-    info = memory_info(read)
+def memory(read: Reader, model: str) -> tuple[int | None, int | None]:
+    """Total and used bytes of the device's own memory; a chip that shares the machine's has none."""
+    info = None if _UNIFIED.search(model) else memory_info(read)
     return (None, None) if info is None else (info.total, info.used)
 
 
@@ -120,10 +123,11 @@ def clock_fraction(read: Reader, max_clock: int | None) -> float | None:
 def processes(read: Reader, total: int | None) -> tuple[tuple[Process, ...], bool]:
     """Processes by pid, each with the most memory any list gives it, and whether the list could be read.
 
-    More than the device has (`total` bytes) is no size: that process holds an unknown amount.
+    More than the device has (`total` bytes) is no size: that process holds an unknown amount. A list with numbers that
+    are no process's (Jetson, WSL) is none that tells who else is there.
     """
     held: dict[int, int | None] = {}
-    readable = False
+    readable, junk = False, False
     for kind in ("Compute", "Graphics", "MPSCompute"):
         # the second version has one layout with every driver; of the third there are two
         call = f"nvmlDeviceGet{kind}RunningProcesses"
@@ -132,11 +136,13 @@ def processes(read: Reader, total: int | None) -> tuple[tuple[Process, ...], boo
             listed = read(f"{call}_v3")
         readable = readable or (kind == "Compute" and listed is not None)
         for process in listed or ():
-            if process.pid not in _JUNK_PIDS:
-                sizes = (held.get(process.pid), process.usedGpuMemory)
-                possible = (size for size in sizes if size is not None and (total is None or size <= total))
-                held[process.pid] = max(possible, default=None)
-    return tuple(Process(pid=pid, memory=size) for pid, size in sorted(held.items())), readable
+            if process.pid in _JUNK_PIDS:
+                junk = True
+                continue
+            sizes = (held.get(process.pid), process.usedGpuMemory)
+            possible = (size for size in sizes if size is not None and (total is None or size <= total))
+            held[process.pid] = max(possible, default=None)
+    return tuple(Process(pid=pid, memory=size) for pid, size in sorted(held.items())), readable and not junk
 
 
 def unaccounted(total: int | None, used: int | None, seen: tuple[Process, ...]) -> int | None:

@@ -75,7 +75,8 @@ def by_session(
             here = {name: Use(None, None) for name, held in before.items() if device.uuid in held.devices} | here
         if unread or not all(process.visible for process in device.processes):
             rests = not silent and device.utilization is not None and device.utilization < IN_USE
-            maybe = Use(None, device.utilization if rests else None, sure=False)
+            blind = device.utilization is None and device.state == "healthy"
+            maybe = Use(None, device.utilization if rests else None, sure=False, blind=blind)
             here = {name: maybe for name, uuids in named.items() if device.uuid in uuids} | here
         for name, use in here.items():
             found.setdefault(name, {})[device.uuid] = use

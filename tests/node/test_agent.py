@@ -57,7 +57,7 @@ class Broker:
         return await self.bus.command(server, command, timeout_s=10)
 
 
-async def until(condition, timeout_s=5.0):
+async def until(condition, timeout_s=30.0):
     """Waits for what threads and tasks bring about."""
     end = time.monotonic() + timeout_s
     while not condition():

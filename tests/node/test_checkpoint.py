@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_gpushare.model import Device, Held, Park, Resume
+from jupyter_gpushare.model import Device, Held, Park, Process, Resume
 from jupyter_gpushare.node import checkpoint_helper, headroom
 from jupyter_gpushare.node.backend import Target
 from jupyter_gpushare.node.checkpoint import CheckpointMechanism
@@ -437,6 +437,7 @@ def test_a_device_that_parking_has_harmed_twice_is_left_alone(machine):
         ({"sharing": "mps"}, "MPS"),
         ({"sharing": "exclusive"}, "EXCLUSIVE_PROCESS"),
         ({"memory_used": None}, "free memory cannot be read"),
+        ({"processes": (Process(pid=7), Process(pid=8))}, "each process has is not told"),
     ],
 )
 def test_devices_whose_processes_cannot_be_parked_say_why(machine, change, words):
@@ -506,6 +507,8 @@ def test_a_cgroup_that_is_nearly_full_counts_more_than_the_machine(tmp_path):
     file("sys/fs/cgroup/users/memory.current", f"{30 * GIB}\n")
     file("sys/fs/cgroup/users/memory.stat", f"anon 1\ninactive_file {GIB}\n")
     assert headroom.free((7,), tmp_path) == 3 * GIB
+    file("sys/fs/cgroup/users/alice/memory.high", f"{2 * GIB + 5}\n")
+    assert headroom.free((7,), tmp_path) == 2 * GIB
     file("proc/8/cgroup", "3:cpu,memory:/batch\n")
     file("sys/fs/cgroup/memory/batch/memory.limit_in_bytes", f"{2 * GIB}\n")
     file("sys/fs/cgroup/memory/batch/memory.usage_in_bytes", f"{GIB}\n")

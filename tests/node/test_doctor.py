@@ -119,6 +119,33 @@ def test_a_listed_gpu_without_its_file_is_hidden_by_isolation(files):
     assert "isolation" in found.cause
 
 
+def test_a_gpu_that_nvml_counts_and_cannot_open_is_known_by_the_kernel_modules_own_list(files):
+    """C10: NVML opens the same files, so of the very GPU that is hidden it tells no number."""
+    for bus, minor in (("0000:07:00.0", 0), ("0000:08:00.0", 1)):
+        text = f"Model: \t\t NVIDIA A100\nIRQ:   \t\t 54\nDevice Minor: \t {minor}\n"
+        write(files / "proc/driver/nvidia/gpus" / bus / "information", text)
+    (files / "dev/nvidia1").unlink()
+
+    class NVMLError(Exception):
+        value = 4  # no permission
+
+    def handle(number):
+        if number == 1:
+            raise NVMLError
+        return number
+
+    binding = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlDeviceGetHandleByIndex=handle,
+        nvmlDeviceGetMinorNumber=lambda handle: 0,
+        nvmlSystemGetDriverVersion=lambda: "580.65",
+    )
+    hidden = replace(A100, uuid="GPU-2", index=1, state="unknown")
+    found = machine._told(binding, (A100, hidden), files)
+    assert found.minors == (0, 1)
+    assert machine.nodes(files, found.minors).finding == "/dev/nvidia1 not there, though NVML lists the GPU."
+
+
 def test_a_file_that_may_not_be_opened_is_a_matter_of_permissions(files):
     found = machine.nodes(files, (0, 1), may=lambda path, mode: path.name != "nvidia0")
     assert (found.state, found.finding) == ("broken", "/dev/nvidia0 may not be opened by this user (EACCES).")

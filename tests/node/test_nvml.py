@@ -200,8 +200,9 @@ def test_unified_memory_is_used_by_what_its_processes_hold_and_has_no_total(nvml
     (device,) = devices(backend)
     assert (device["memory_total"], device["memory_used"], device["memory_unaccounted"]) == (None, 5 * GIB, 0)
     assert (device["state"], "admission by memory is off" in device["reason"]) == ("healthy", True)
-    nvml_standin.say(gpu(name="NVIDIA GB10", memory_total=0, memory_used=0, processes=held))
-    assert devices(backend)[0] == device
+    for total, used in ((0, 0), (119 * GIB, 70 * GIB)):  # success, with nothing or with the machine's own memory
+        nvml_standin.say(gpu(name="NVIDIA GB10", memory_total=total, memory_used=used, processes=held))
+        assert devices(backend)[0] == device
 
 
 def test_a_device_that_tells_nothing_stays_listed_with_unknown_values(nvml_standin, backend, gpu):
@@ -212,6 +213,26 @@ def test_a_device_that_tells_nothing_stays_listed_with_unknown_values(nvml_stand
     for field in ("memory_total", "memory_used", "utilization", "temperature_c", "power_w", "clock_fraction"):
         assert device[field] is None
     assert device["processes"] == []
+
+
+def test_a_device_that_makes_things_up_is_listed_and_its_zeros_are_no_idle_gpu(nvml_standin, backend, gpu):
+    """A8: success everywhere, with zeros and with numbers that are no process's."""
+    zeros = {"memory_total": 0, "utilization": 0, "memory_utilization": 0, "power_mw": 0, "temperature": 0}
+    nvml_standin.say(gpu(name="Orin (nvgpu)", **zeros, processes=[[0, 0], [2**32 - 1, 5]]))
+    (device,) = devices(backend)
+    assert (device["state"], device["memory_total"], device["memory_used"]) == ("healthy", None, None)
+    assert (device["utilization"], device["memory_utilization"]) == (None, None)
+    assert (device["processes"], device["processes_known"]) == ([], False)
+    nvml_standin.say(gpu(name="Orin (nvgpu)", **zeros | {"utilization": 60}, processes=[[0, 0]]))
+    assert devices(backend)[0]["utilization"] == 0.6
+
+
+def test_a_gpu_that_may_not_be_opened_says_so_and_is_not_lent(nvml_standin, backend, gpu):
+    """C10: isolation closes one file in /dev."""
+    nvml_standin.say(gpu(0), gpu(1, fault={"*": NO_PERMISSION}))
+    first, second = devices(backend)
+    assert (first["state"], second["state"]) == ("healthy", "unknown")
+    assert "may not open" in second["reason"]
 
 
 def test_a_device_without_a_uuid_is_shown_and_cannot_be_lent(nvml_standin, backend, gpu):

@@ -41,6 +41,14 @@ def test_on_a_device_that_computes_nothing_nobody_computes():
     assert found["a"]["GPU-0"] == Use(None, 0.0, sure=False)
 
 
+def test_a_device_that_lists_nobody_and_tells_no_use_is_blind_and_one_that_fails_is_not():
+    """A8: then the processor time of a session's tree decides, as on MIG; unknown for ever would hold the device."""
+    found = by_session([device(processes_known=False, utilization=None)], {}, NAMED)
+    assert found["a"]["GPU-0"] == Use(None, None, sure=False, blind=True)
+    found = by_session([device(processes_known=False, utilization=None, state="unknown")], {}, NAMED)
+    assert not found["a"]["GPU-0"].blind
+
+
 def test_another_users_process_is_nobodys_of_ours():
     foreign = Process(pid=4242, owner="bob", why="foreign")
     assert by_session([device(processes=(foreign,))], {}, NAMED) == {}
@@ -91,7 +99,7 @@ async def told(backend: Backend, ready) -> list:
     await agent.start()
     try:
         await bus.command("alpha", Attach(session="a", pid=100, started=100.0, user="alice", devices=("GPU-0",)), 5)
-        end = time.monotonic() + 5
+        end = time.monotonic() + 30
         while not any(ready(report) for report in reports):
             assert time.monotonic() < end, reports
             await asyncio.sleep(0.01)
