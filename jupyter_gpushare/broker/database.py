@@ -8,12 +8,14 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
     Connection,
     Engine,
     RowMapping,
+    Table,
     bindparam,
     create_engine,
     delete,
@@ -38,7 +40,7 @@ from .storage import default_url, on_network
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-HEAD = "0002"  # the newest of them
+HEAD = "0003"  # the newest of them
 MIGRATING = 0x6770755368617265  # "gpuShare": the lock of whoever changes the tables of a PostgreSQL database
 LOCK_WAIT_S = 2.0
 DAY_S = 86400.0
@@ -183,7 +185,7 @@ class Database:
         if self._pruned is not None and 0 <= now - self._pruned < DAY_S:
             return
         old = now - KEPT_S
-        leases, past = tables.leases, (tables.usage, tables.decisions, tables.audit)
+        leases, past = tables.leases, (tables.usage, tables.usage_days, tables.decisions, tables.audit)
         with self._transaction() as connection:
             connection.execute(delete(leases).where(leases.c.ended_at < old))
             connection.execute(delete(tables.wishes).where(tables.wishes.c.until < now))
@@ -312,24 +314,35 @@ def _write_wish(connection: Connection, broker: str, kind: str, key: str, wish: 
 
 
 def _write_usage(connection: Connection, broker: str, usage: dict[UsageKey, UsageSums]) -> None:
-    """Adds to the rows that are there and makes the others: three statements, however many sessions there are."""
-    table = tables.usage
-    begins = [key.at for key in usage]
-    there = (table.c.broker == broker) & table.c.at.between(min(begins), max(begins))
-    found = connection.execute(select(table.c.at, table.c.session, table.c.device).where(there))
-    known = {tuple(row) for row in found}
-    new, more = [], []
+    days: dict[tuple[int, str, str], UsageSums] = {}
     for key, sums in usage.items():
-        row = {"broker": broker, **key._asdict(), **sums._asdict()}
-        if key[:3] in known:
-            more.append({f"its_{name}": value for name, value in row.items()})
+        day = (key.at - key.at % int(DAY_S), key.user, key.group or "")
+        days[day] = days.get(day, UsageSums()).plus(sums)
+    stretches = [key._asdict() | sums._asdict() for key, sums in usage.items()]
+    by_day = [dict(zip(("at", "user", "group"), day, strict=True)) | sums._asdict() for day, sums in days.items()]
+    _add_up(connection, broker, tables.usage, ("at", "session", "device"), stretches)
+    _add_up(connection, broker, tables.usage_days, ("at", "user", "group"), by_day)
+
+
+def _add_up(
+    connection: Connection, broker: str, table: Table, keys: tuple[str, ...], rows: list[dict[str, Any]]
+) -> None:
+    """Adds to the rows that are there and makes the others: three statements, however many rows."""
+    begins = [row["at"] for row in rows]
+    there = (table.c.broker == broker) & table.c.at.between(min(begins), max(begins))
+    known = {tuple(row) for row in connection.execute(select(*(table.c[key] for key in keys)).where(there))}
+    new, more = [], []
+    for row in rows:
+        key = tuple(row[name] for name in keys)
+        if key in known:
+            more.append({f"its_{name}": value for name, value in row.items()} | {"its_broker": broker})
         else:
-            known.add(key[:3])
-            new.append(row)
+            known.add(key)
+            new.append(row | {"broker": broker})
     if new:
         connection.execute(insert(table), new)
     if more:
-        same = [table.c[name] == bindparam(f"its_{name}") for name in ("broker", "at", "session", "device")]
+        same = [table.c[name] == bindparam(f"its_{name}") for name in ("broker", *keys)]
         sums = {name: table.c[name] + bindparam(f"its_{name}") for name in UsageSums._fields}
         connection.execute(update(table).where(*same).values(sums), more)
 

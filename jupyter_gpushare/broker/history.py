@@ -14,20 +14,22 @@ from .rows import History, HistoryPoint, HistoryQuery
 DAY_S = 86400
 DEFAULT_S = 7 * DAY_S
 POINTS_MAX = 500
+BY_DAYS_S = 14 * DAY_S  # what spans so much is answered from the sums of days
 
 
 def history(connection: Connection, broker: str, query: HistoryQuery, now: float) -> History:
-    """Answers a query about what one broker wrote. A stretch of BUCKET_S seconds counts when it overlaps the time
-    asked for; GPU-seconds of users in no group are in no group's sum."""
-    table = tables.usage
+    """Answers a query about what one broker wrote. A stretch of BUCKET_S seconds, or a day where BY_DAYS_S or more are
+    asked for, counts when it overlaps that time; GPU-seconds of users in no group are in no group's sum."""
     until = now if query.until is None else query.until
     since = until - DEFAULT_S if query.since is None else query.since
-    asked = then = (table.c.broker == broker) & (table.c.at > since - BUCKET_S) & (table.c.at <= until)
+    by_days = until - since >= BY_DAYS_S and query.session is None
+    table, width = (tables.usage_days, DAY_S) if by_days else (tables.usage, BUCKET_S)
+    asked = then = (table.c.broker == broker) & (table.c.at > since - width) & (table.c.at <= until)
     if query.session is not None:
         asked &= table.c.session == query.session
     if query.user is not None:
         asked &= table.c.user == query.user
-    step = BUCKET_S * max(math.ceil((until - since) / (BUCKET_S * POINTS_MAX)), 1)
+    step = width * max(math.ceil((until - since) / (width * POINTS_MAX)), 1)
 
     begin = (table.c.at - table.c.at % step).label("begin")
     day = (table.c.at - table.c.at % DAY_S).label("day")
@@ -38,7 +40,7 @@ def history(connection: Connection, broker: str, query: HistoryQuery, now: float
         select(begin, held_s, gpu_s, used_s, known_s).where(asked).group_by(begin).order_by(begin)
     )
     users = connection.execute(select(table.c.user, gpu_s).where(asked).group_by(table.c.user))
-    in_group = asked & table.c.group.is_not(None)
+    in_group = asked & (func.coalesce(table.c.group, "") != "")
     groups = connection.execute(select(table.c.group, gpu_s).where(in_group).group_by(table.c.group))
     everybody = connection.execute(select(func.sum(table.c.gpu_s)).where(then)).scalar()
     days = connection.execute(select(day, gpu_s).where(asked).group_by(day).order_by(day))

@@ -9,6 +9,12 @@ from sqlalchemy import Boolean, Column, Float, Index, Integer, MetaData, String,
 
 metadata = MetaData()
 
+
+def _sums() -> tuple[Column, ...]:
+    """Seconds of devices; `used_s` is over the `known_s` seconds in which it could be read."""
+    return tuple(Column(name, Float, nullable=False) for name in ("held_s", "gpu_s", "used_s", "known_s"))
+
+
 # One row per lease, open while `ended_at` is null.
 leases = Table(
     "leases",
@@ -57,10 +63,18 @@ usage = Table(
     Column("device", String, primary_key=True),
     Column("user", String, nullable=False, index=True),
     Column("group", String),
-    Column("held_s", Float, nullable=False),
-    Column("gpu_s", Float, nullable=False),
-    Column("used_s", Float, nullable=False),  # over the `known_s` seconds in which it could be read
-    Column("known_s", Float, nullable=False),
+    *_sums(),
+)
+
+# The same by user over UTC days, which answers for months.
+usage_days = Table(
+    "usage_days",
+    metadata,
+    Column("broker", String, primary_key=True),
+    Column("at", Integer, primary_key=True, autoincrement=False),
+    Column("user", String, primary_key=True),
+    Column("group", String, primary_key=True),  # "" none
+    *_sums(),
 )
 
 audit = Table(

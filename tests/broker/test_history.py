@@ -102,11 +102,15 @@ def test_a_long_time_is_answered_with_few_points(database):
 
 entries = st.lists(
     st.builds(
-        lambda ago, gpu_s, session, user: (NOON - ago, row(gpu_s, session=f"{user}-{session}", user=user)),
+        lambda ago, gpu_s, session, user, group: (
+            NOON - ago,
+            row(gpu_s, session=f"{user}-{session}", user=user, group=group),
+        ),
         ago=st.floats(0, 6 * DAY_S),
         gpu_s=st.floats(0, 300),
         session=st.integers(0, 3),
         user=st.sampled_from(["alice", "bob"]),
+        group=st.sampled_from(["vision", "text", None]),
     ),
     max_size=30,
 )
@@ -119,8 +123,14 @@ def test_every_way_to_sum_gives_the_same_total(entries):
     database.connect()
     write(database, *entries)
     found = database.history(HistoryQuery(), NOON)
+    months = database.history(HistoryQuery(since=NOON - 60 * DAY_S), NOON)
     database.close()
 
+    assert months.step_s % DAY_S == 0  # read from other rows
+    for name in ("by_user", "by_group", "by_day"):
+        assert getattr(months, name) == pytest.approx(getattr(found, name))
+    assert months.total_gpu_s == pytest.approx(found.total_gpu_s)
+    assert sum(point.gpu_s for point in months.series) == pytest.approx(found.total_gpu_s)
     total = pytest.approx(sum(usage.gpu_s for _, usage in entries))
     assert sum(found.by_user.values()) == total
     assert sum(found.by_day.values()) == total

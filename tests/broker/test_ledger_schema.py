@@ -6,6 +6,7 @@ import sqlite3
 
 import msgspec
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -62,6 +63,28 @@ def test_an_old_schema_is_brought_up_to_date(database, engine):
 
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_usage_from_before_there_were_sums_of_days_is_in_them(database, engine):
+    config = Config()
+    config.set_main_option("script_location", str(module.MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        for at, session, group in ((86400, "k1", "vision"), (90000, "k2", "vision"), (90000, "k3", None)):
+            values = {"broker": "", "at": at, "session": session, "device": "GPU-a", "user": "alice", "group": group}
+            seconds = {"held_s": 10.0, "gpu_s": 5.0, "used_s": 1.0, "known_s": 2.0}
+            connection.execute(tables.usage.insert().values(**values, **seconds))
+
+    database.connect()
+
+    with engine.connect() as connection:
+        rows = connection.execute(select(tables.usage_days).order_by(tables.usage_days.c.group)).all()
+    assert [tuple(row) for row in rows] == [
+        ("", 86400, "alice", "", 10.0, 5.0, 1.0, 2.0),
+        ("", 86400, "alice", "vision", 20.0, 10.0, 2.0, 4.0),
+    ]
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing_behind_and_is_tried_again(database, engine):
@@ -128,7 +151,7 @@ def test_what_is_older_than_a_year_is_forgotten_once_a_day_but_no_open_lease():
         return database._connection.execute(select(func.count()).select_from(table)).scalar()
 
     database.prune(now)
-    assert [count(table) for table in (tables.usage, tables.audit, tables.leases)] == [1, 1, 2]
+    assert [count(table) for table in (tables.usage, tables.usage_days, tables.audit, tables.leases)] == [1, 1, 1, 2]
     database._connection.rollback()
     database.write(Journal(leases={"0.0": LeaseWrite(None, 0.0, ended_at=0.0, why="cleanup")}))
     database.prune(now + 1)
