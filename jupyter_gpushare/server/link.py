@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Protocol
 
 from ..broker.port import BrokerPort, Reply, StreamEvent
-from ..errors import Unavailable
+from ..errors import GPUShareError, Unavailable
 from ..model import Caller
 from ..tasks import end
 from .client import STANDBY, Client
 
 PATIENCE_S = 5.0  # how long a request waits for a broker that starts or is being replaced
-RETRY_S = 0.2
+RETRY_S = 0.2  # between two tries of all that wait for a broker, and before one is run here again
 RETRY_MAX_S = 30.0
 LOOK_S = 0.5  # between two looks whether the broker that was joined still lives
 
@@ -58,6 +58,8 @@ class Link:
         self._port: BrokerPort | None = None
         self._here: Here | None = None
         self._found = asyncio.Event()
+        self._answered: asyncio.Future[None] | None = None  # the next answer, while somebody waits for it
+        self._next_try = 0.0  # when the next of those who wait may try
         self._keeping: asyncio.Task[None] | None = None
         self.leads = False
 
@@ -93,12 +95,31 @@ class Link:
             port = await self._there(deadline - loop.time())
             try:
                 reply = await port.call(caller, method, path, query, body)
-                self._starting_until = 0.0
-                return reply
             except Unavailable:  # every request can be repeated without harm
                 if self.leads or loop.time() >= deadline:
                     raise
-                await asyncio.sleep(RETRY_S)
+                await self._pause(deadline)
+            except GPUShareError:
+                self._is_back()
+                raise
+            else:
+                self._starting_until = 0.0
+                self._is_back()
+                return reply
+
+    async def _pause(self, deadline: float) -> None:
+        """Until this request may try again. However many wait, one of them tries every `RETRY_S`, and all do once it
+        was answered: what every kernel of a hub would ask meanwhile is what keeps a broker from coming back."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._next_try = max(self._next_try, now) + RETRY_S
+        self._answered = self._answered or loop.create_future()
+        await asyncio.wait([self._answered], timeout=max(min(self._next_try, deadline) - now, 0.0))
+
+    def _is_back(self) -> None:
+        answered, self._answered, self._next_try = self._answered, None, 0.0
+        if answered is not None:
+            answered.set_result(None)
 
     async def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]:
         port = await self._there(PATIENCE_S)

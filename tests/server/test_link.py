@@ -98,3 +98,44 @@ async def test_a_server_waits_no_longer_for_its_own_broker_than_for_any(slow, jp
         assert time.monotonic() - asked < 5
     finally:
         await way.stop()
+
+
+class Away:
+    """A broker elsewhere that answers from some time on."""
+
+    tries, back = 0, False
+    tried: asyncio.Event  # again and again
+
+    def __init__(self, url, token):
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def call(self, caller, method, path, query, body) -> Reply:
+        Away.tries += 1
+        if Away.tries >= 200 + 5:
+            Away.tried.set()
+        if not Away.back:
+            raise Unavailable("It is away.")
+        return Reply(200, "back")
+
+
+async def test_while_a_broker_is_away_one_of_all_who_wait_asks_for_it_and_all_are_answered_once_it_is_back(
+    monkeypatch, jp_asyncio_loop
+):
+    monkeypatch.setattr(link, "Client", Away)
+    monkeypatch.setattr(link, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(link, "RETRY_S", 0.05)
+    Away.tried = asyncio.Event()
+    way = Link(None, None, logging.getLogger("test"), url="http://elsewhere")
+    way.start()
+    try:
+        many = [asyncio.ensure_future(way.call(Caller(user="alice"), "GET", "status")) for _ in range(200)]
+        await asyncio.wait_for(Away.tried.wait(), 30)
+        assert Away.tries < 2 * 200  # at 20 tries a second of each this would be thousands
+        Away.back = True
+        assert {(await one).body for one in many} == {"back"}
+        assert Away.tries < 3 * 200
+    finally:
+        await way.stop()
