@@ -125,11 +125,14 @@ class NatsBus:
             self._hearing = self._own(self._subscribe("gpushare.report.*", self._heard))
 
     async def greet(self) -> None:
-        """Has every agent that is there say everything, now that this broker hears; they obey no earlier one then."""
+        """Has every agent that is there say everything, now that this broker hears; they obey no earlier one then.
+
+        What is asked goes the way that the subscription went before it, so no answer is missed. nats-py's `flush` would
+        not do: cancelled or late, its answer ends the connection (2.16: a pong for a future that is done).
+        """
         if self._hearing is not None:
             await self._hearing
         try:
-            await self._client.flush()
             there = await self.present()
         except (*AWAY, Unavailable) as error:
             log.debug("Nobody was greeted: %r", error)  # agents speak by themselves, a little later
