@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..config import GPUShare, Policy
+from ..errors import Unavailable
 from ..model import Caller
+from .client import STANDBY
 
 if TYPE_CHECKING:
     from ..broker.broker import Broker
@@ -162,12 +164,16 @@ class Host:
     async def call(
         self, caller: Caller, method: str, path: str, query: Mapping[str, str] = {}, body: bytes = b""
     ) -> Reply:
-        assert self.broker is not None, "not started"
-        return await self.broker.call(caller, method, path, query, body)
+        return await self._there().call(caller, method, path, query, body)
 
     def stream(self, caller: Caller, last_id: int | None = None) -> AsyncIterator[StreamEvent]:
-        assert self.broker is not None, "not started"
-        return self.broker.stream(caller, last_id)
+        return self._there().stream(caller, last_id)
+
+    def _there(self) -> Broker:
+        """Raises Unavailable for a request that was on its way here when it stopped."""
+        if self.broker is None:
+            raise Unavailable(self.waits_for or "The GPU broker stopped here; ask again in a moment.", reason=STANDBY)
+        return self.broker
 
     def regroup(self) -> None:
         """Takes over what changed in `policy.groups`, without a restart."""
