@@ -271,9 +271,12 @@ async def simulate(request: Request) -> CommandResult:
     """Simulated work belongs to the session of the path, whatever the body says."""
     session, broker = request.session, request.broker
     server = broker.cluster.server_of(session)
-    if server is None or not broker.cluster.servers[server].simulated:
+    record = broker.cluster.servers.get(server or "")
+    if record is None and server is not None:
+        raise Unavailable(f"{server} has not told this broker of its GPUs yet; ask again in a moment.")
+    if record is None or not record.simulated:
         raise Conflict("There are no simulated devices here.", reason="not_simulated")
-    return await broker.bus.command(server, request.body)
+    return await broker.bus.command(record.name, request.body)
 
 
 async def inject(request: Request) -> CommandResult:

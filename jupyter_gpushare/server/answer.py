@@ -79,7 +79,7 @@ async def _send(handler: web.RequestHandler, port: BrokerPort, caller: Caller, p
     handler.set_status(reply.status)
     if reply.status == 204:
         handler.clear_header("Content-Type")
-        await handler.finish()
+        handler.finish()  # not awaited: whoever asked may have left, and nothing follows
     else:
         _json(handler, reply.body)
 
