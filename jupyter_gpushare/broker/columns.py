@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from ..core.policy import Policy
 from ..core.state import SETTLED_WINDOWS, Bools, Floats
@@ -103,9 +104,10 @@ def _place(known: tuple[Any, ...]) -> tuple[object, ...]:
 
 def _device_row(record: DeviceRecord) -> tuple[float | None, ...]:
     """In the order of OF_DEVICE."""
-    seen = record.seen
+    seen, taken = record.seen, room.taken(record.seen)
+    told = seen if taken == seen.memory_unaccounted else replace(seen, memory_unaccounted=taken)
     return (
-        *READ_SEEN(seen),
+        *READ_SEEN(told),
         *READ_SMOOTHED(record),
         seen.state == "healthy" and seen.in_pool and not record.drained,
         seen.state != "unknown",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..model import Device
 from .records import Cluster, Session
 
 EPS = 1e-6
@@ -50,6 +51,17 @@ def on_devices(session: Session) -> int:
     return sum(placement.memory_used or 0 for placement in session.placements.values())
 
 
+def taken(seen: Device) -> int | None:
+    """Bytes on a device that none of those it was given to has (rule 4); None unknown.
+
+    What no process accounts for (that of processes which cannot be seen is in it), what foreign processes and leftovers
+    have, and who was not given the device.
+    """
+    others = [process.memory for process in seen.processes if process.why is not None and process.visible]
+    known = [size for size in (seen.memory_unaccounted, *others) if size is not None]
+    return sum(known) if len(known) == len(others) + 1 else None
+
+
 def memory_fits(cluster: Cluster, uuid: str, session: Session, memory: int) -> bool:
     """Would that many bytes of the session fit beside what the others on the device have? Unknown counts as fitting."""
     record = cluster.devices.get(uuid)
@@ -60,13 +72,13 @@ def memory_fits(cluster: Cluster, uuid: str, session: Session, memory: int) -> b
         for other, placement in cluster.on(uuid)
         if other is not session and other.live and not other.parked and (placement.lease or other.context)
     )
-    return others + memory <= record.seen.memory_total - (record.seen.memory_unaccounted or 0)
+    return others + memory <= record.seen.memory_total - (taken(record.seen) or 0)
 
 
 def capacity(cluster: Cluster, uuids: tuple[str, ...]) -> float:
     """Bytes that sessions may use on the smallest of these devices; NaN unknown."""
     seen = [cluster.devices[uuid].seen for uuid in uuids if uuid in cluster.devices]
-    known = [device.memory_total - (device.memory_unaccounted or 0) for device in seen if device.memory_total]
+    known = [device.memory_total - (taken(device) or 0) for device in seen if device.memory_total]
     return min(known, default=math.nan)
 
 

@@ -41,7 +41,8 @@ class Devices:
     tflops : (D,) TFLOP/s at nominal clocks
     bandwidth_gb_s : (D,) GB/s of device memory
     clock_fraction : (D,) delivered / nominal clocks, 1 when not throttled
-    memory_total, memory_used, memory_unaccounted : (D,) bytes
+    memory_total, memory_used : (D,) bytes
+    memory_unaccounted : (D,) bytes that are no session's of those placed there: nobody's, foreign, left over (rule 4)
     utilization, utilization_sd, memory_utilization : (D,) fractions, smoothed
     temperature_c, temperature_limit_c, power_w, power_idle_w, power_limit_w : (D,)
     link_gb_s : (D,) GB/s between device and host memory
