@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 ARGS ?=
 PYTEST_ARGS ?=
 SAY := @printf '\n\033[1m== %s\033[0m\n'
-FRONT_END := $(shell find labextension/src labextension/style labextension/schema -type f 2>/dev/null) labextension/package.json
+# What the front end is built of: its sources, the help pages that it shows, the translations that the hub's page takes.
+FRONT_END := $(shell find labextension/src labextension/style labextension/schema labextension/scripts docs/users \
+	jupyter_gpushare/locale -type f 2>/dev/null) $(wildcard docs/images/help-*.png) labextension/package.json
 
 export JUPYTER_PLATFORM_DIRS := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -106,4 +108,5 @@ audit: $(VENV)/installed-test
 .PHONY: audit
 
 clean:
-	rm -rf $(VENV) artifacts labextension/node_modules labextension/lib jupyter_gpushare/labextension dist build
+	rm -rf $(VENV) artifacts labextension/node_modules labextension/lib jupyter_gpushare/labextension \
+		jupyter_gpushare/hub/page/built dist build

@@ -78,6 +78,9 @@ def test_the_wheel_built_from_the_sdist_without_node_carries_the_whole_product(s
         "jupyter_gpushare/demo/notebooks/guide.ipynb",
         "jupyter_gpushare/demo/inventory.json",
         "jupyter_gpushare/locale/de_DE/LC_MESSAGES/jupyter_gpushare.json",
+        "jupyter_gpushare/hub/page/index.html",
+        "jupyter_gpushare/hub/page/built/page.js",
+        "jupyter_gpushare/hub/page/built/page.css",
     }
     assert wanted <= shipped, f"missing: {sorted(wanted - shipped)}"
     assert any(re.fullmatch(r"jupyter_gpushare/broker/migrations/versions/\w+\.py", name) for name in shipped)
@@ -93,7 +96,7 @@ def test_the_wheel_carries_no_sources_of_the_front_end_and_no_tests(shipped):
 def test_the_sdist_carries_the_built_front_end_and_no_node_modules(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert "jupyter_gpushare/labextension/static/style.js" in names
+    assert {"jupyter_gpushare/labextension/static/style.js", "jupyter_gpushare/hub/page/built/page.js"} <= names
     assert not any("node_modules" in name or name.startswith(("labextension/lib/", ".venv/")) for name in names)
 
 

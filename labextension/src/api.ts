@@ -1,6 +1,6 @@
 /** The calls of the REST interface that this extension makes, by name. */
 import { URLExt } from '@jupyterlab/coreutils';
-import { ServerConnection } from '@jupyterlab/services';
+import type { ServerConnection } from '@jupyterlab/services';
 
 import { components, paths } from './openapi';
 import { IClient, MakeRequest, respond } from './request';
@@ -39,7 +39,7 @@ export interface IApi extends IClient {
   events(lastId: string | null, signal: AbortSignal): Promise<Response>;
   why(session: string): Promise<IWhy>;
   /** The past of a session, or of all that one may see; `from` in seconds since 1970, else seven days. */
-  history(query: { session?: string; from?: number }): Promise<IHistory>;
+  history(query: { session?: string; user?: string; from?: number }): Promise<IHistory>;
   doctor(): Promise<IFinding[]>;
   /** Seconds until the demand could be met; null: no estimate. */
   estimate(demand: IDemand): Promise<number | null>;
@@ -55,9 +55,10 @@ export interface IApi extends IClient {
 
 export function createApi(
   settings: ServerConnection.ISettings,
-  makeRequest: MakeRequest = ServerConnection.makeRequest
+  makeRequest: MakeRequest,
+  root: string = URLExt.join(settings.baseUrl, 'gpushare/api/v1')
 ): IApi {
-  const client: IClient = { settings, makeRequest };
+  const client: IClient = { settings, makeRequest, root };
   const get = async <T>(
     path: Path<'get'>,
     parts: Record<string, string> = {},

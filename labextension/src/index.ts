@@ -9,6 +9,7 @@ import {
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ServerConnection } from '@jupyterlab/services';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -57,7 +58,7 @@ const modelPlugin: JupyterFrontEndPlugin<IGPUShareModel> = {
   activate: (app: JupyterFrontEnd): IGPUShareModel => {
     const { serverSettings } = app.serviceManager;
     return new GPUShareModel({
-      api: createApi(serverSettings),
+      api: createApi(serverSettings, ServerConnection.makeRequest),
       tabs: new Tabs(serverSettings.baseUrl)
     });
   }
@@ -95,7 +96,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     rendermime: IRenderMimeRegistry | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
-    const api = createApi(app.serviceManager.serverSettings);
+    const api = createApi(app.serviceManager.serverSettings, ServerConnection.makeRequest);
     const preferences: IPreferences = { rowKeys: true, banners: {}, notifications: {} };
     const { commands } = app;
 

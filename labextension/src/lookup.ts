@@ -14,6 +14,8 @@ interface ILookup {
   mine: Map<string, ISession[]>;
   /** By device: the shares of others that are known by name. */
   named: Map<string, number[]>;
+  /** By device: what sessions hold of it that rest. */
+  resting: Map<string, number>;
 }
 
 const known = new WeakMap<IStatus, ILookup>();
@@ -34,7 +36,13 @@ export function lookup(status: IStatus): ILookup {
     return found;
   }
   const sessions = Object.values(status.sessions);
-  const made: ILookup = { sessions, places: new Map(), mine: new Map(), named: new Map() };
+  const made: ILookup = {
+    sessions,
+    places: new Map(),
+    mine: new Map(),
+    named: new Map(),
+    resting: new Map()
+  };
   for (const server of Object.values(status.servers)) {
     for (const device of Object.values(server.devices)) {
       made.places.set(device.uuid, { server, device });
@@ -46,6 +54,9 @@ export function lookup(status: IStatus): ILookup {
         add(made.mine, part.uuid, session);
       } else if (part.share > 0) {
         add(made.named, part.uuid, part.share);
+      }
+      if (session.state === 'idle') {
+        made.resting.set(part.uuid, (made.resting.get(part.uuid) ?? 0) + part.share);
       }
     }
   }

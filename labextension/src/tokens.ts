@@ -62,6 +62,8 @@ export interface IDecided {
 
 /** The past, summed by the ledger: GPU-seconds, seconds since 1970; means over what was held in each step. */
 export type IHistory = Schemas['History'];
+/** The whole cluster some time ago: sessions in line, devices computing and held idle, devices out of service. */
+export type IFigure = Schemas['Figure'];
 
 /** The states of a session that this page saw begin, oldest first; ms of Date.now. */
 export type IStates = readonly { at: number; state: SessionState }[];

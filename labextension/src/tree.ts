@@ -3,7 +3,7 @@ import { modelName } from './format';
 import { IPlace } from './lookup';
 import { matcher } from './search';
 import { IStatus } from './tokens';
-import { freeShare, isTroubled, mySessionsOn } from './view';
+import { freeShare, isForeign, isTroubled, mySessionsOn, restingOn } from './view';
 
 export const FILTERS = ['all', 'free', 'mine', 'trouble'] as const;
 export type Filter = (typeof FILTERS)[number];
@@ -168,25 +168,31 @@ export function parentOf(lines: ILine[], key: string): string | null {
   return null;
 }
 
-/** How the devices of a line are held, as fractions of all of them. */
+/** How the devices of a line are held, as fractions of all of them; `free` in devices. */
 export function held(
   places: IPlace[],
   status: IStatus
-): { mine: number; others: number; foreign: number; free: number } {
-  let [mine, all, foreign, free] = [0, 0, 0, 0];
+): Record<'mine' | 'others' | 'busy' | 'held' | 'foreign' | 'out' | 'free', number> {
+  let [mine, all, idle, foreign, out, free] = [0, 0, 0, 0, 0, 0];
   for (const { server, device } of places) {
     for (const session of mySessionsOn(status, device.uuid)) {
       mine += session.devices.find(part => part.uuid === device.uuid)?.share ?? 0;
     }
-    all += device.allocated ?? 0;
-    foreign += isTroubled({ server, device }) ? 1 - (device.allocated ?? 0) : 0;
+    const allocated = device.allocated ?? 0;
+    all += allocated;
+    idle += Math.min(restingOn(status, device.uuid), allocated);
+    foreign += isForeign(device) ? 1 - allocated : 0;
+    out += !isForeign(device) && isTroubled({ server, device }) ? 1 - allocated : 0;
     free += freeShare(server, device) ?? 0;
   }
   const count = Math.max(1, places.length);
   return {
     mine: mine / count,
     others: Math.max(0, all - mine) / count,
+    busy: (all - idle) / count,
+    held: idle / count,
     foreign: foreign / count,
+    out: out / count,
     free
   };
 }

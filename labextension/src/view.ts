@@ -109,6 +109,11 @@ export function othersOn(status: IStatus, device: IDevice): number[] {
   return [...named, ...device.other_shares.filter(share => share > 0)];
 }
 
+/** What is held of a device by sessions that rest; only of those that one may know. */
+export function restingOn(status: IStatus, uuid: string): number {
+  return lookup(status).resting.get(uuid) ?? 0;
+}
+
 /** Somebody waits besides this session. */
 export function someoneWaits(status: IStatus, session: ISession): boolean {
   return status.queue.some(id => id !== session.id);

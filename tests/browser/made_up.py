@@ -101,3 +101,60 @@ def everyday(status: Status) -> Status:
     status["queue"] = ["someone", "whole"]
     first["allocated"], second["allocated"] = 0.5, 0.75
     return status
+
+
+USERS = ("mkowalczyk", "a.oyelaran", "jean-baptiste.lefebvre", "alice", "s.nguyen", "t.abebe", "k.lindqvist-oyarzábal")
+LABELS = (
+    "hyperparameter-search_trial-0042_do-not-stop.ipynb",
+    "nnunet_abdominal-ct_fold-3.ipynb",
+    "Untitled3.ipynb",
+    "llm-eval_harness_mmlu_5-shot.ipynb",
+    "unet.ipynb",
+)
+LINE: tuple[tuple[str, str, dict[str, Any], float, float | None], ...] = (  # user, notebook, asks for, waits, expected
+    (
+        "a.oyelaran",
+        "protein-folding_openfold_msa-transformer_casp15_T1104",
+        {"gpus": 1, "memory": 60 * GIB, "constraints": {"model": "A100", "server": None}},
+        252.0,
+        45.0,
+    ),
+    ("mkowalczyk", "rag_embedding-index_arxiv-2.3M-abstracts_faiss-gpu_ivfpq", {"gpus": 1}, 160.0, 61.0),
+    ("alice", "diffusion_inpainting_RERUN", {"gpus": 2, "constraints": {"model": "H100", "server": None}}, 80.0, 240.0),
+    ("jean-baptiste.lefebvre", "Untitled12", {"gpus": 0.25}, 48.0, 240.0),
+    ("s.nguyen", "unet", {"gpus": 1, "exclusive": True, "constraints": {"model": "A100", "server": None}}, 31.0, 540.0),
+    ("t.abebe", "all-reduce_nccl_4-way", {"gpus": 4, "constraints": {"model": "H100", "server": None}}, 12.0, None),
+)
+
+
+def busy_hub(status: Status) -> Status:
+    """The sixty GPUs as an admin sees them: whose each share is, who rests, and six in line."""
+    seen = hub(status)
+    like = seen["sessions"][0] | {"queue_position": None, "eta_s": None, "waiting_s": None, "demand": {"gpus": 0.1}}
+    sessions: list[dict[str, Any]] = []
+    for server in seen["servers"]:
+        for device in server["devices"]:
+            share = device["allocated"]
+            if not share:
+                continue
+            number = len(sessions)
+            user, rests = USERS[number % len(USERS)], number % 5 == 3
+            part = {"uuid": device["uuid"], "share": share, "memory_used": 20 * GIB, "utilization": 0.8}
+            one = {"id": f"s{number}", "user": user, "mine": False, "label": LABELS[number % len(LABELS)]}
+            rest = {"idle_s": 60.0 * number + 30, "pinned_until_s": 5400.0 if number % 15 == 3 else None}
+            state = {"state": "idle", **rest} if rests else {"state": "active", "idle_s": None}
+            sessions.append({**like, **one, **state, "devices": [part], "guarantee": 0.1, "path": one["label"]})
+            device["other_shares"] = []
+    for place, (user, label, demand, waiting_s, eta_s) in enumerate(LINE, start=1):
+        one = {"id": f"w{place}", "user": user, "mine": False, "label": f"{label}.ipynb", "path": f"{label}.ipynb"}
+        wait = {"state": "waiting", "queue_position": place, "waiting_s": waiting_s, "eta_s": eta_s, "devices": []}
+        sessions.append({**like, **one, **wait, "demand": demand})
+    free = sum(1 - device["allocated"] for server in seen["servers"] for device in server["devices"])
+    return seen | {
+        "mode": "hub",
+        "user": "boss",
+        "admin": True,
+        "sessions": sessions,
+        "queue": [f"w{place}" for place in range(1, len(LINE) + 1)],
+        "summary": {"devices": 60, "free": round(free - 2, 2), "waiting": len(LINE)},
+    }

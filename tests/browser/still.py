@@ -91,4 +91,17 @@ HISTORY = {  # an hour of use with a pause in it
     "by_user": {"alice": 93_600.0, "bob": 41_400.0, "chen": 154_800.0, "dora": 7_200.0},
     "by_group": {"vision": 129_600.0, "language": 167_400.0},
     "by_day": {"2026-09-19": 86_400.0, "2026-09-20": 68_400.0, "2026-09-21": 142_200.0},
+    "total_gpu_s": 297_000.0,
+    "fair": {"alice": 0.25, "bob": 0.25, "chen": 0.25, "dora": 0.25},
+    "figures": [
+        {
+            "ago_s": 60.0 * ago,
+            "waiting": max(0, 6 - ago // 30),
+            "computing": 34 + ago % 40 / 10,
+            "idle": 9 + ago % 70 / 30,
+            "out": 2 if ago < 45 else 0,
+        }
+        for ago in range(359, 0, -1)
+    ],
 }
+MINE = {**HISTORY, "by_user": {"alice": 93_600.0}, "by_group": {}, "fair": {"alice": 0.25}}

@@ -15,7 +15,7 @@ from jupyter_gpushare.hub.door import PAGE
 from tests.browser import still
 from tests.browser.images import check, dressed, stand_still
 from tests.browser.look import CONTRAST, DARK, LIGHT, theme
-from tests.browser.made_up import Status, answering
+from tests.browser.made_up import Status, answering, busy_hub
 from tests.browser.panel import LAB, opened, widen
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -132,7 +132,10 @@ def test_the_output_of_the_magic_looks_as_it_did(alice, lab):
     assert wrong == []
 
 
-def hub_page(page: Page, status: Status, scheme: dict[str, Any]) -> None:
+HUB = "http://hub.invalid/services/gpushare/**"
+
+
+def hub_page(page: Page, status: Status, history: dict[str, Any], scheme: dict[str, Any]) -> None:
     """The hub's page itself, on answers that never change."""
 
     def answer(route: Route) -> None:
@@ -140,30 +143,47 @@ def hub_page(page: Page, status: Status, scheme: dict[str, Any]) -> None:
         if path.startswith("api/v1/status"):
             route.fulfill(json=status)
         elif path.startswith("api/v1/history"):
-            route.fulfill(json=still.HISTORY)
+            route.fulfill(json=history)
+        elif path.startswith("api/"):
+            route.abort()
         elif path.startswith("page/"):
             route.fulfill(path=PAGE / path.removeprefix("page/"))
         else:
             route.fulfill(path=PAGE / "index.html")
 
-    page.route("http://hub.invalid/services/gpushare/**", answer)
+    page.unroute(HUB)
+    page.route(HUB, answer)
     page.emulate_media(**scheme)
     page.goto("http://hub.invalid/services/gpushare/")
+    expect(page.locator(".jp-GPUShare-chart canvas")).to_be_visible()
+    dressed(page)
 
 
-def test_the_hubs_page_looks_as_it_did(alice, page):
-    page.set_viewport_size({"width": 1100, "height": 800})
+SCHEMES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("light", {"color_scheme": "light"}),
+    ("dark", {"color_scheme": "dark"}),
+    ("contrast", {"color_scheme": "dark", "contrast": "more"}),
+)
+
+
+def test_the_hubs_page_looks_to_an_admin_as_it_did(alice, page):
+    page.set_viewport_size({"width": 1280, "height": 900})
     stand_still(page, still.AT)
-    status = still.moment(alice.gpu("GET", "status")) | {"mode": "hub", "user": "boss"}
+    status = busy_hub(still.moment(alice.gpu("GET", "status")))
     wrong = []
-    for name, scheme in (
-        ("light", {"color_scheme": "light"}),
-        ("dark", {"color_scheme": "dark"}),
-        ("contrast", {"color_scheme": "dark", "contrast": "more"}),
-    ):
-        hub_page(page, status, scheme)
-        dressed(page)
-        expect(page.locator("#usage")).to_contain_text("alice")
-        expect(page.locator("#sessions")).to_contain_text("features")
+    for name, scheme in SCHEMES:
+        hub_page(page, status, still.HISTORY, scheme)
         wrong += check(page.locator("body"), f"hub-{name}")
+    assert wrong == []
+
+
+def test_the_hubs_page_looks_to_a_user_as_it_did(alice, page):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    stand_still(page, still.AT)
+    status = still.moment(alice.gpu("GET", "status")) | {"mode": "hub", "user": "alice", "admin": False}
+    status["sessions"] = [session for session in status["sessions"] if session["mine"]]
+    wrong = []
+    for name, scheme in SCHEMES:
+        hub_page(page, status, still.MINE, scheme)
+        wrong += check(page.locator("body"), f"hub-user-{name}")
     assert wrong == []

@@ -20,7 +20,10 @@ const HISTORY: IHistory = {
   ],
   by_user: { bob: 30, alice: 7200 },
   by_group: { 'a, "b"': 7230 },
-  by_day: { '2026-12-01': 7200, '2026-12-02': 30 }
+  by_day: { '2026-12-01': 7200, '2026-12-02': 30 },
+  total_gpu_s: 7230,
+  fair: {},
+  figures: []
 };
 
 function shown(what: JSX.Element, admin = false): HTMLElement {

@@ -2,7 +2,7 @@
 import { percent } from '../format';
 import { progress } from '../states';
 import { IDevice, ISession, IStatus } from '../tokens';
-import { isForeign, meanOf, mySessionsOn, othersOn, unmanaged } from '../view';
+import { isForeign, meanOf, mySessionsOn, othersOn, restingOn, unmanaged } from '../view';
 import { useStatus, useUi } from './context';
 import { vars } from './marks';
 
@@ -91,12 +91,27 @@ export function QueueLine({ session }: { session: ISession }): JSX.Element {
 }
 
 interface ISlice {
-  kind: 'mine' | 'others' | 'foreign';
+  kind: 'mine' | 'others' | 'busy' | 'held' | 'foreign' | 'out';
   share: number;
 }
 
-/** Who has how much of a device: yours first, others in order of size, then what belongs to no notebook. */
-export function slices(device: IDevice, status: IStatus): ISlice[] {
+/**
+ * Who has how much of a device: yours first, others in order of size, then what belongs to no notebook.
+ *
+ * `byUse`: what computes and what is held idle instead.
+ */
+export function slices(device: IDevice, status: IStatus, byUse = false): ISlice[] {
+  const bytes = isForeign(device) ? unmanaged(device) : null;
+  const foreign: ISlice[] =
+    bytes && device.memory_total ? [{ kind: 'foreign', share: bytes / device.memory_total }] : [];
+  if (byUse) {
+    const held = Math.min(restingOn(status, device.uuid), device.allocated ?? 0);
+    const used: ISlice[] = [
+      { kind: 'busy', share: (device.allocated ?? 0) - held },
+      { kind: 'held', share: held }
+    ];
+    return [...used.filter(({ share }) => share > 0.001), ...foreign];
+  }
   const mine = mySessionsOn(status, device.uuid)
     .map(session => session.devices.find(part => part.uuid === device.uuid)?.share ?? 0)
     .filter(share => share > 0)
@@ -104,14 +119,12 @@ export function slices(device: IDevice, status: IStatus): ISlice[] {
   const others = othersOn(status, device)
     .sort((a, b) => b - a)
     .map((share): ISlice => ({ kind: 'others', share }));
-  const bytes = isForeign(device) ? unmanaged(device) : null;
-  const foreign: ISlice[] =
-    bytes && device.memory_total ? [{ kind: 'foreign', share: bytes / device.memory_total }] : [];
   return [...mine, ...others, ...foreign];
 }
 
 export function Slices({ device, label }: { device: IDevice; label: string }): JSX.Element {
   const status = useStatus();
+  const { byUse = false } = useUi();
   return (
     <div
       className="jp-GPUShare-slices"
@@ -119,7 +132,7 @@ export function Slices({ device, label }: { device: IDevice; label: string }): J
       aria-label={label}
       data-crossed={device.state === 'lost' || undefined}
     >
-      {slices(device, status).map((slice, index) => (
+      {slices(device, status, byUse).map((slice, index) => (
         <span key={index} data-kind={slice.kind} style={vars({ share: slice.share })} />
       ))}
     </div>

@@ -4,6 +4,7 @@ import { createContext, createElement, ReactNode, useContext, useRef } from 'rea
 
 import { Action } from '../actions';
 import type { HelpPage } from '../helppages';
+import { IPlace } from '../lookup';
 import { ISession, ISnapshot, IStatus } from '../tokens';
 import { ITreeState } from '../tree';
 import { IMoment } from '../view';
@@ -29,6 +30,12 @@ export interface IUi {
   tree?: ITreeState;
   keepTree?(state: ITreeState): void;
   openDeviceMenu?(device: string, anchor: Element): void;
+  /** Empties a device or offers it again, where that has a button of its own; else it is in the device's menu. */
+  drain?(place: IPlace, drained: boolean): void;
+  /** Bars tell what computes and what is held idle, instead of whose it is; with the admin scope only. */
+  byUse?: boolean;
+  /** What can be done from here; all of it where this is not said. */
+  offered?: readonly Action[];
   openSettings?(): void;
   openUsage?(): void;
   openHelp?(page: HelpPage): void;

@@ -70,7 +70,7 @@ function Head(): JSX.Element {
 }
 
 /** What does not work just now, one strip each; said once, whatever it touches. */
-function Strips(): JSX.Element | null {
+export function Strips(): JSX.Element | null {
   const { trans, snapshot, retry, runCheck } = useUi();
   const now = useNow();
   if (snapshot.kind === 'gone') {

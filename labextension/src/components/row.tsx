@@ -54,7 +54,7 @@ function FewRows({ sessions, label }: IRowsProps): JSX.Element {
 }
 
 function Row({ session, fixed }: { session: ISession; fixed?: boolean }): JSX.Element {
-  const { trans, snapshot, openMenu, reveal, rowKeys } = useUi();
+  const { trans, snapshot, openMenu, reveal, rowKeys, offered } = useUi();
   const [answer, ask] = useAct(session.id);
   const { look, label, word, figure } = appearance(session, useMoment(), trans);
   const gone = snapshot.kind === 'gone';
@@ -74,7 +74,7 @@ function Row({ session, fixed }: { session: ISession; fixed?: boolean }): JSX.El
     }
     event.preventDefault();
   };
-  const actions = fixed ? [] : rowActions(look);
+  const actions = fixed ? [] : rowActions(look).filter(one => offered?.includes(one) ?? true);
   return (
     <div
       className="jp-GPUShare-row"

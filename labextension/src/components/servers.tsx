@@ -85,12 +85,22 @@ function Tiles({ server }: { server: IServer }): JSX.Element {
 }
 
 function Legend(): JSX.Element {
-  const { trans } = useUi();
+  const { trans, byUse = false } = useUi();
   const status = useStatus();
   const words: [string, string][] = [
-    ['mine', trans.__('you')],
-    ['others', trans.__('others')],
+    ...((byUse
+      ? [
+          ['busy', trans.__('computing')],
+          ['held', trans.__('held, idle')]
+        ]
+      : [
+          ['mine', trans.__('you')],
+          ['others', trans.__('others')]
+        ]) as [string, string][]),
     ...(hasForeign(status) ? ([['foreign', trans.__('not managed')]] as [string, string][]) : []),
+    ...(byUse && isBroken(status)
+      ? ([['out', trans.__('out of service')]] as [string, string][])
+      : []),
     ['free', trans.__('free')]
   ];
   return (
@@ -102,6 +112,13 @@ function Legend(): JSX.Element {
         </span>
       ))}
     </p>
+  );
+}
+
+function isBroken(status: IStatus): boolean {
+  return Object.values(status.servers).some(
+    ({ state, devices }) =>
+      state === 'down' || Object.values(devices).some(device => device.state !== 'healthy')
   );
 }
 

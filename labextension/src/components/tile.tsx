@@ -2,6 +2,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { memory, modelName, occupied, percent, span, UNREAD } from '../format';
+import { IPlace } from '../lookup';
 import { IDevice, IServer } from '../tokens';
 import { freeShare, isForeign, isOffered, mySessionsOn, unmanaged } from '../view';
 import { Slices, Sparkline } from './bars';
@@ -21,7 +22,7 @@ interface ITileProps {
 }
 
 export function Tile({ server, device, inTree = false }: ITileProps): JSX.Element {
-  const { trans, snapshot, openDeviceMenu } = useUi();
+  const { trans, snapshot, openDeviceMenu, drain } = useUi();
   const status = useStatus();
   const mine = mySessionsOn(status, device.uuid).length > 0;
   const model = modelName(device.model);
@@ -65,6 +66,9 @@ export function Tile({ server, device, inTree = false }: ITileProps): JSX.Elemen
           {model}
         </span>
         <span className="jp-GPUShare-free">{free}</span>
+        {drain && status.admin && (
+          <DrainButton place={{ server, device }} drain={drain} inTree={inTree} />
+        )}
       </div>
       {!trouble && (
         <div className="jp-GPUShare-pair">
@@ -103,6 +107,31 @@ export function Tile({ server, device, inTree = false }: ITileProps): JSX.Elemen
         <Mode device={device} />
       </div>
     </div>
+  );
+}
+
+interface IDrainProps {
+  place: IPlace;
+  drain(place: IPlace, drained: boolean): void;
+  inTree: boolean;
+}
+
+function DrainButton({ place, drain, inTree }: IDrainProps): JSX.Element {
+  const { trans, snapshot } = useUi();
+  const { server, device } = place;
+  const drained = device.state === 'draining';
+  const word = drained ? trans.__('Offer again') : trans.__('Drain…');
+  return (
+    <button
+      type="button"
+      className="jp-GPUShare-button"
+      aria-label={`${word} GPU ${device.index}, ${server.name}`}
+      tabIndex={inTree ? -1 : undefined}
+      disabled={snapshot.kind === 'gone'}
+      onClick={() => drain(place, !drained)}
+    >
+      {word}
+    </button>
   );
 }
 

@@ -239,13 +239,15 @@ function round(free: number): number {
 }
 
 const MOST_CELLS = 32;
+const OWNERS = ['mine', 'others', 'foreign', 'out'] as const;
+const USES = ['busy', 'held', 'foreign', 'out'] as const;
 
 /** A model or a server: how its devices are held, and how many are free. */
 function Summary({ line }: { line: ILine }): JSX.Element {
-  const { trans } = useUi();
+  const { trans, byUse = false } = useUi();
   const status = useStatus();
   const { kind, name, places, open } = line;
-  const { mine, others, foreign, free } = held(places, status);
+  const parts = held(places, status);
   const lost = places.filter(
     ({ server, device }) => device.state === 'lost' || server.state === 'down'
   ).length;
@@ -257,7 +259,7 @@ function Summary({ line }: { line: ILine }): JSX.Element {
         {name}
         {kind === 'group' && <span className="jp-GPUShare-times"> × {places.length}</span>}
       </span>
-      {kind === 'server' && places.length <= MOST_CELLS ? (
+      {kind === 'server' && places.length <= MOST_CELLS && !byUse ? (
         <span
           className="jp-GPUShare-cells"
           data-rows={places.length > 16 ? 2 : 1}
@@ -269,9 +271,11 @@ function Summary({ line }: { line: ILine }): JSX.Element {
         </span>
       ) : (
         <span className="jp-GPUShare-slices" aria-hidden="true">
-          {mine > 0 && <span data-kind="mine" style={vars({ share: mine })} />}
-          {others > 0 && <span data-kind="others" style={vars({ share: others })} />}
-          {foreign > 0 && <span data-kind="foreign" style={vars({ share: foreign })} />}
+          {(byUse ? USES : OWNERS)
+            .filter(part => parts[part] > 0.001)
+            .map(part => (
+              <span key={part} data-kind={part} style={vars({ share: parts[part] })} />
+            ))}
         </span>
       )}
       <span className="jp-GPUShare-wide">
@@ -283,7 +287,7 @@ function Summary({ line }: { line: ILine }): JSX.Element {
             .filter(Boolean)
             .join(' · ')}
       </span>
-      <span className="jp-GPUShare-free">{amount(round(free))}</span>
+      <span className="jp-GPUShare-free">{amount(round(parts.free))}</span>
     </>
   );
 }
