@@ -7,14 +7,21 @@ import logging
 from typing import Protocol
 
 from nats.errors import Error
-from nats.js.errors import KeyWrongLastSequenceError
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 
 from ..tasks import end
 
 log = logging.getLogger(__name__)
 
 
+class Entry(Protocol):
+    value: bytes | None
+    revision: int | None
+
+
 class Bucket(Protocol):
+    async def get(self, key: str) -> Entry: ...
+
     async def update(self, key: str, value: bytes, last: int) -> int: ...
 
     async def delete(self, key: str, last: int) -> bool: ...
@@ -23,8 +30,9 @@ class Bucket(Protocol):
 class Leadership:
     """Held from its making until `lost` is set: by somebody else's leading, or because it could not be renewed in time.
 
-    `term` grows with every leader: agents refuse commands of a lower one, also from a leader that was paused and does
-    not know yet. Time is this process's own monotonic clock.
+    `name` is what its maker put under the key, and nobody else's. `term` grows with every leader: agents refuse
+    commands of a lower one, also from a leader that was paused and does not know yet. Time is this process's own
+    monotonic clock.
     """
 
     def __init__(self, bucket: Bucket, name: str, term: int, ttl_s: float) -> None:
@@ -44,20 +52,37 @@ class Leadership:
                 log.debug("The leader's key runs out by itself: %r", error)
 
     async def _keep(self) -> None:
+        """An answer may be lost, or late, while NATS starts anew: it is tried several times before the key runs out."""
         clock = asyncio.get_running_loop().time
         renewed = clock()
+        why = "its key could not be renewed"
         while True:
             await asyncio.sleep(self._ttl_s / 6)
             asked = clock()
-            if asked - renewed >= self._ttl_s:
+            left_s = self._ttl_s - (asked - renewed)
+            if left_s <= 0:
                 break
             try:
-                updating = self._bucket.update("leader", self._name.encode(), last=self._revision)
-                self._revision = await asyncio.wait_for(updating, self._ttl_s - (asked - renewed))
-                renewed = asked
+                await asyncio.wait_for(self._renew(), min(left_s, self._ttl_s / 3))
+                renewed, why = asked, "this process stood still"
             except KeyWrongLastSequenceError:
-                break  # somebody else has it
+                why = "another one does"
+                break
             except (Error, OSError, asyncio.TimeoutError) as error:
-                log.debug("The leader's key was not renewed: %r", error)
-        log.warning("%s leads no more (term %d)", self._name, self.term)
+                why = f"its key could not be renewed ({error!r})"
+        log.warning("%s leads no more (term %d): %s", self._name, self.term, why)
         self.lost.set()
+
+    async def _renew(self) -> None:
+        """Raises KeyWrongLastSequenceError where somebody else has the key, or it ran out."""
+        value = self._name.encode()
+        try:
+            self._revision = await self._bucket.update("leader", value, last=self._revision)
+        except KeyWrongLastSequenceError as error:
+            try:
+                found = await self._bucket.get("leader")
+            except KeyNotFoundError:
+                raise error from None
+            if found.value != value or found.revision is None:
+                raise
+            self._revision = found.revision  # renewed before, only the answer was lost

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import KeyValueConfig
-from nats.js.errors import BucketNotFoundError, KeyWrongLastSequenceError, NoKeysError
+from nats.js.errors import BucketNotFoundError, KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError
 from nats.js.kv import KeyValue
 
 from ..errors import Unavailable
@@ -232,13 +233,13 @@ class NatsBus:
 
     async def lead(self, name: str, ttl_s: float = LEADER_TTL_S) -> Leadership:
         """Waits until this broker leads. It commands with its term until `Leadership.lost` is set."""
-        said = None
+        said, mark = None, f"{name}/{uuid.uuid4().hex[:8]}"  # machines and containers may have one name
         while True:
             try:
                 await self._connected.wait()
                 bucket = await self._bucket(LEADER, ttl_s)
-                term = await bucket.create("leader", name.encode())
-            except KeyWrongLastSequenceError:
+                term = await bucket.create("leader", mark.encode())
+            except (KeyWrongLastSequenceError, KeyNotFoundError):  # somebody has it; or had, until just now
                 self.trouble = None
                 await asyncio.sleep(ttl_s / 6)
             except AWAY as error:
@@ -250,7 +251,7 @@ class NatsBus:
             else:
                 self.trouble = None
                 log.info("%s leads (term %d)", name, term)
-                self.term, self._leading = term, Leadership(bucket, name, term, ttl_s)
+                self.term, self._leading = term, Leadership(bucket, mark, term, ttl_s)
                 return self._leading
 
     async def _stay(self, server: str) -> None:
