@@ -127,13 +127,14 @@ class Link:
             yield event
 
     async def _there(self, patience_s: float) -> BrokerPort:
-        if not self._found.is_set():
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while self._port is None:  # one that was found may be gone again before whoever waits for it has its turn
             self._check_standing_by()
-        try:
-            await asyncio.wait_for(self._found.wait(), max(patience_s, 0.01))
-        except asyncio.TimeoutError:
-            raise Unavailable("The GPU service is not there; it comes back by itself.") from None
-        assert self._port is not None
+            try:
+                await asyncio.wait_for(self._found.wait(), max(deadline - loop.time(), 0.01))
+            except asyncio.TimeoutError:
+                raise Unavailable("The GPU service is not there; it comes back by itself.") from None
         return self._port
 
     def _use(self, port: BrokerPort | None, *, leads: bool = False) -> None:
