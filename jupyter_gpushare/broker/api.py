@@ -276,7 +276,10 @@ async def simulate(request: Request) -> CommandResult:
         raise Unavailable(f"{server} has not told this broker of its GPUs yet; ask again in a moment.")
     if record is None or not record.simulated:
         raise Conflict("There are no simulated devices here.", reason="not_simulated")
-    return await broker.bus.command(record.name, request.body)
+    if session.doing is not None:  # it is on its way to or from host memory, and the device says so
+        return await broker.bus.command(record.name, request.body)
+    async with session.lock:  # after what was commanded before, such as which device it is on now
+        return await broker.bus.command(record.name, request.body)
 
 
 async def inject(request: Request) -> CommandResult:

@@ -292,6 +292,10 @@ class Applier:
         """After the proof: the node forgets it, what survives is a leftover."""
         self.send(session, Detach(session=session.id))
 
+    def forget(self, session: str, server: str) -> None:
+        """The same to a node that missed it."""
+        self._spawn(self._command(server, Detach(session=session), None, None))
+
     def stop_leftovers(self, session: str, server: str, pid: int | None = None) -> None:
         self._spawn(self._command(server, Stop(session=session, pid=pid), None, None))
 

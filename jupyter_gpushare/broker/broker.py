@@ -125,6 +125,10 @@ class Broker:
                     self.applier.attach(session)
         if self.cluster.servers[report.server].missed:
             self.applier.ask_again(report.server)
+        for held in report.held:
+            known = self.cluster.sessions.get(held.session)
+            if not (held.alive if known is None else known.live):  # its end was told while that server was away
+                self.applier.forget(held.session, report.server)
         self.touch()
 
     def touch(self) -> None:

@@ -10,7 +10,7 @@ from jupyter_gpushare.broker.loop import turn
 from jupyter_gpushare.broker.port import Settings
 from jupyter_gpushare.core.policy import Policy
 from jupyter_gpushare.errors import Conflict, NotAllowed
-from jupyter_gpushare.model import Attach, Detach, Process, Stop
+from jupyter_gpushare.model import Attach, Detach, Held, Process, Stop
 from jupyter_gpushare.units import GIB
 
 from .conftest import World, kernel, server
@@ -195,6 +195,19 @@ async def test_cleanup_ends_a_lease_at_once_and_its_row_leaves_after_ten_minutes
     assert any(isinstance(command, Detach) for command in w.node.commands)
     await w.wait(601, step=300)
     assert (await w.status())["sessions"] == []
+
+
+async def test_a_node_that_was_away_when_a_session_ended_is_told_of_it_when_it_is_back(world):
+    w = await world()
+    await w.kernel("k1")
+    await w.cell("k1")
+    await w.ends("k1")
+    await w.kernel("k2")
+    kept = (Held(session="k1"), Held(session="ended meanwhile", alive=False), Held(session="of a silent server"))
+    w.node.held |= {held.session: held for held in kept}  # k1's end did not reach it, nor that of another
+    w.node.attached |= {held.session for held in kept}
+    await w.wait(2)
+    assert set(w.node.held) == {"k2", "of a silent server"}
 
 
 async def test_after_a_broker_restart_nothing_is_lent_twice_and_a_lease_goes_on_when_its_node_confirms_it(world):
