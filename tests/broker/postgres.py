@@ -32,12 +32,13 @@ def missing() -> str | None:
 class Cluster:
     folder: Path
     port: int
+    host: str = "127.0.0.1"
 
     def url(self, database: str) -> str:
-        return f"postgresql+psycopg://tester@127.0.0.1:{self.port}/{database}"
+        return f"postgresql+psycopg://tester@{self.host}:{self.port}/{database}"
 
     def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses={self.host} -c fsync=off"
         self._run("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-o", options, "-w", "start")
 
     def stop(self) -> None:
@@ -47,10 +48,13 @@ class Cluster:
         if os.geteuid() == 0:
             os.chown(self.folder, pwd.getpwnam("postgres").pw_uid, -1)
         self._run("initdb", "-D", self.folder / "data", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync")
+        if self.host != "127.0.0.1":
+            with (self.folder / "data" / "pg_hba.conf").open("a") as file:
+                file.write("host all all samenet trust\n")
 
     def create(self, database: str) -> str:
         """A new database's URL."""
-        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "tester", database)
+        self._run("createdb", "-h", self.host, "-p", str(self.port), "-U", "tester", database)
         return self.url(database)
 
     def _run(self, program: str, *arguments: object) -> None:
@@ -61,9 +65,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Cluster]:
+def running(folder: Path, host: str = "127.0.0.1") -> Iterator[Cluster]:
     (port,) = free_ports(1)
-    cluster = Cluster(folder, port)
+    cluster = Cluster(folder, port, host)
     cluster.make()
     cluster.start()
     try:

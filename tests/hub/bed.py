@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ CONFIG = """
 from jupyter_gpushare.hub import configure
 
 c.JupyterHub.bind_url = "http://127.0.0.1:{proxy}{base}"
-c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub}"
+c.JupyterHub.hub_bind_url = "http://{host}:{hub}"
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{api}"
 c.ConfigurableHTTPProxy.pid_file = {folder!r} + "/proxy.pid"
 c.JupyterHub.db_url = "sqlite:///" + {folder!r} + "/hub.sqlite"
@@ -77,7 +77,7 @@ c.JupyterHub.load_roles = [
 c.GPUShare.devices = "simulated"
 c.GPUShare.simulated_inventory = "1x2xA100"
 {more}
-configure(c, url="http://127.0.0.1:{service}", ledger_url="sqlite:///" + {folder!r} + "/ledger.sqlite")
+{last}
 """
 
 
@@ -88,6 +88,7 @@ class Bed:
     folder: Path
     ports: dict[str, int]
     base: str = "/"
+    managed: bool = True
     process: subprocess.Popen[bytes] | None = None
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -131,6 +132,8 @@ class Bed:
         assert self.process.poll() is None, f"the hub ended:\n{self.log[-3000:]}"
         try:
             ask("GET", f"{self.root}hub/api/", None)
+            if not self.managed:
+                return True
             ask("GET", f"{self.service_url}api/v1/status", None)
         except Refused as error:
             return error.status == 403
@@ -191,10 +194,10 @@ class User:
         """Asks the GPU service."""
         return ask(method, f"{self.bed.service_url}api/v1/{path}", self.token, body, headers)
 
-    def server(self, method: str, path: str, body: object = None, name: str = "") -> Any:
+    def server(self, method: str, path: str, body: object = None, name: str = "", timeout_s: float = 60.0) -> Any:
         """Asks one of this user's own servers."""
         url = f"{self.bed.root}user/{quote(self.name, safe='@')}/{quote(name, safe='@') + '/' if name else ''}{path}"
-        return ask(method, url, self.token, body)
+        return ask(method, url, self.token, body, timeout_s=timeout_s)
 
     def start(self, name: str = "") -> None:
         """Starts one of this user's servers, and waits until it answers."""
@@ -223,11 +226,15 @@ class User:
 
     def run(self, kernel: str, code: str) -> str:
         """What the kernel prints at running this. Raises AssertionError at an error of the code."""
-        return asyncio.run(self._run(kernel, code))
+        return asyncio.run(self.execute(kernel, code))
 
-    async def _run(self, kernel: str, code: str) -> str:
+    async def execute(
+        self, kernel: str, code: str, heard: Callable[[str], None] = lambda _: None, silence_s: float = 60.0
+    ) -> str:
+        """As `run`; `heard` gets what is printed when it is printed."""
         url = f"ws{self.bed.root.removeprefix('http')}user/{quote(self.name, safe='@')}/api/kernels/{kernel}/channels"
-        connection = await websocket_connect(HTTPRequest(url, headers={"Authorization": f"token {self.token}"}))
+        request = HTTPRequest(url, headers={"Authorization": f"token {self.token}"}, connect_timeout=silence_s)
+        connection = await websocket_connect(request)
         message = uuid.uuid4().hex
         header = {
             "msg_id": message,
@@ -241,12 +248,14 @@ class User:
         await connection.write_message(json.dumps(body))
         printed, replied, idle = "", False, False
         while not (replied and idle):
-            text = await asyncio.wait_for(connection.read_message(), 60)
+            text = await asyncio.wait_for(connection.read_message(), silence_s)
             assert isinstance(text, str), "the kernel's connection ended"
             said = json.loads(text)
             if said["parent_header"].get("msg_id") != message:
                 continue
-            printed += said["content"].get("text", "") if said["msg_type"] == "stream" else ""
+            if said["msg_type"] == "stream":
+                printed += said["content"]["text"]
+                heard(said["content"]["text"])
             assert said["msg_type"] != "error", said["content"]
             replied = replied or said["msg_type"] == "execute_reply"
             idle = idle or said["content"].get("execution_state") == "idle"
@@ -261,12 +270,29 @@ class User:
 
 
 @contextlib.contextmanager
-def hub(folder: Path, *, more: str = "", base: str = "/") -> Iterator[Bed]:
-    """A hub with its service, ended with all it started."""
+def hub(
+    folder: Path,
+    *,
+    more: str = "",
+    base: str = "/",
+    host: str = "127.0.0.1",
+    hub_port: int = 0,
+    service: str = "",
+    managed: bool = True,
+) -> Iterator[Bed]:
+    """A hub with its service, ended with all it started.
+
+    `host` and `hub_port`: where users' servers reach it. `service`: what `configure` is told, if the hub shall not
+    start the service itself. `managed` False: the same hub without this product, to compare with.
+    """
     ports = dict(zip(("proxy", "hub", "api", "service"), free_ports(4), strict=True))
-    text = CONFIG.format(folder=str(folder), tester=TESTER, culler=CULLER, more=more, base=base, **ports)
+    ports["hub"] = hub_port or ports["hub"]
+    own = f"url='http://127.0.0.1:{ports['service']}', ledger_url={f'sqlite:///{folder}/ledger.sqlite'!r}"
+    filled = {"folder": str(folder), "tester": TESTER, "culler": CULLER, "more": more, "base": base, "host": host}
+    last = f"configure(c, {service or own})" if managed else "c.JupyterHub.load_roles.pop()  # of its scope"
+    text = CONFIG.format(**filled, last=last, **ports)
     (folder / "jupyterhub_config.py").write_text(text)
-    bed = Bed(folder, ports, base)
+    bed = Bed(folder, ports, base, managed)
     try:
         bed.start()
         yield bed
