@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -40,9 +41,17 @@ from .storage import default_url, on_network
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-HEAD = "0003"  # the newest of them
+HEAD = "0004"  # the newest of them
 MIGRATING = 0x6770755368617265  # "gpuShare": the lock of whoever changes the tables of a PostgreSQL database
 LOCK_WAIT_S = 2.0
+WITHIN_MS = 5000  # PostgreSQL ends a transaction whose client says nothing for so long: it may be cut off or paused
+AWAY = {  # and a client of PostgreSQL notices so soon that it is cut off (libpq's names)
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,  # ms
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 DAY_S = 86400.0
 KEPT_S = 400 * DAY_S  # a year can be compared with the one before
 _DAMAGED = ("file is not a database", "database disk image is malformed", "malformed database schema")
@@ -52,12 +61,17 @@ class Trouble(Exception):
     """The database cannot be used now. The message says why, for people."""
 
 
+class Superseded(Exception):
+    """Another broker of the same name writes since: whatever this one knows may be wrong by now."""
+
+
 class Database:
     """One connection to one database, opened when it is needed and again after every trouble."""
 
-    def __init__(self, url: str, broker: str = "", mount_table: str | None = None) -> None:
-        """`broker`: whose rows are written and read."""
+    def __init__(self, url: str, broker: str = "", mount_table: str | None = None, *, alone: bool = False) -> None:
+        """`broker`: whose rows are written and read. `alone`: by this one only, until the next that says so."""
         self._asked, self._broker, self._mount_table = url, broker, mount_table
+        self._alone, self._turn = alone, 0
         self._url: URL | None = None
         self._engine: Engine | None = None
         self._connection: Connection | None = None
@@ -92,6 +106,8 @@ class Database:
             self._engine = _engine(self._url, wal=file is not None and not on_network(file, self._mount_table))
             self._connection = self._engine.connect()
             _migrate(self._connection)
+            if self._alone and not self._turn:
+                self._turn = _taken(self._connection, self._broker)
             self._identity = _identity(file)
             return True
 
@@ -158,10 +174,12 @@ class Database:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def write(self, journal: Journal) -> None:
-        """All of it or nothing. Raises Trouble."""
+        """All of it or nothing. Raises Trouble, Superseded."""
         if not journal:
             return
         with self._transaction() as connection:
+            if self._turn:
+                _check_turn(connection, self._broker, self._turn)
             for session, lease in journal.leases.items():
                 _write_lease(connection, self._broker, session, lease)
             if journal.usage:
@@ -247,7 +265,27 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def _taken(connection: Connection, broker: str) -> int:
+    """The next turn to write, which ends the one before."""
+    table = tables.writers
+    mine = table.c.broker == broker
+    with connection.begin():
+        if not connection.execute(update(table).where(mine).values(turn=table.c.turn + 1)).rowcount:
+            connection.execute(insert(table).values(broker=broker, turn=1))
+        return int(connection.execute(select(table.c.turn).where(mine)).scalar_one())
+
+
+def _check_turn(connection: Connection, broker: str, turn: int) -> None:
+    """Raises Superseded. The row stays locked to the transaction's end, so that no turn ends within it."""
+    table = tables.writers
+    mine = (table.c.broker == broker) & (table.c.turn == turn)
+    if not connection.execute(update(table).where(mine).values(turn=turn)).rowcount:
+        raise Superseded
+
+
 def _engine(url: URL, wal: bool) -> Engine:
+    if url.get_backend_name() == "postgresql":
+        return _postgresql(url)
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
     patience = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
@@ -262,6 +300,21 @@ def _engine(url: URL, wal: bool) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    with_libpq = url.get_driver_name().startswith("psycopg")
+    patience = {name: value for name, value in AWAY.items() if with_libpq and name not in url.query}
+    engine = create_engine(url, pool_pre_ping=True, connect_args=patience)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: DBAPIConnection, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {WITHIN_MS}")
+        cursor.close()
+        connection.commit()
 
     return engine
 

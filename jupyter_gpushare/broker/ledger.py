@@ -46,6 +46,7 @@ LAZY_S = 10.0  # sums and decisions wait so long for company
 SILENT_S = 3.0  # a database that takes longer is away (a hanging network file system)
 NOTICE_S = 3600.0  # how long something that happened once is shown
 RETRY_MAX_S = 30.0
+SUPERSEDED = "Another GPU broker leads and writes the ledger since."
 OWN_ERROR = "The ledger failed by an error of its own; the server's log has it. Leases are kept in memory meanwhile."
 
 
@@ -53,9 +54,17 @@ class Ledger:
     """Made by `Ledger.open`. Methods without `await` only take note; the thread writes."""
 
     def __init__(
-        self, url: str, broker: str, *, clock: Callable[[], float], wall: Callable[[], float], retry_s: float
+        self,
+        url: str,
+        broker: str,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        retry_s: float,
+        alone: bool,
     ) -> None:
-        self._url, self._broker = url, broker
+        self._url, self._broker, self._alone = url, broker, alone
+        self.superseded = False  # another ledger of this name that is `alone` writes since
         self._clock, self._wall = clock, wall
         self._retry_s = retry_s
         self._wake = threading.Condition()  # guards the five below; never held while the database is spoken to
@@ -79,16 +88,18 @@ class Ledger:
         wall: Callable[[], float] = time.time,
         timeout_s: float = 5.0,
         retry_s: float = 0.5,
+        alone: bool = False,
     ) -> Ledger:
         """A ledger on this SQLAlchemy URL, tables made and migrated; the default one for an empty URL.
 
         Brokers that may use the same database at the same time need different names in `broker`, each the same over
-        restarts: none of them sees the others' leases, usage and history.
+        restarts: none of them sees the others' leases, usage and history. Where several have one name and one of them
+        leads, the ledger of who leads is `alone`: those that were so before it write nothing any more.
 
         Returns within `timeout_s` in any case; a database that is not there by then is tried again after `retry_s`,
         then ever more rarely, and `degraded` says so.
         """
-        ledger = cls(url, broker, clock=clock, wall=wall, retry_s=retry_s)
+        ledger = cls(url, broker, clock=clock, wall=wall, retry_s=retry_s, alone=alone)
         ledger._thread.start()
         await ledger.flushed(timeout_s)
         return ledger
@@ -248,9 +259,10 @@ class Ledger:
     # --- the thread -------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        from .database import Database, Trouble  # here: importing SQLAlchemy takes longer than a server's start may
+        # Here: importing SQLAlchemy takes longer than a server's start may.
+        from .database import Database, Superseded, Trouble
 
-        database = Database(self._url, self._broker)
+        database = Database(self._url, self._broker, alone=self._alone)
         pause_s = 0.0
         asks: list[Ask] = []
         try:
@@ -258,6 +270,8 @@ class Ledger:
             while not closing:
                 closing = self._await_work(pause_s)
                 journal, asks = self._take()
+                if closing and not (journal or asks):
+                    break
                 self._working_since = self._clock()
                 try:
                     if database.connect():
@@ -267,6 +281,9 @@ class Ledger:
                         database.prune(self._wall())
                 except Trouble as error:
                     trouble = error
+                except Superseded:
+                    self.superseded, self._trouble = True, SUPERSEDED
+                    break
                 except Exception:  # a bug: what waits is kept, and the thread lives on
                     if self._trouble is None:
                         log.exception("The ledger failed by an error of its own; it is tried again")
@@ -285,7 +302,7 @@ class Ledger:
         finally:
             database.close()
             with self._wake:
-                if not self._closing:
+                if not (self._closing or self.superseded):
                     self._trouble = "The ledger stopped because of an error of its own; the server's log has it."
                 self._closing = True
                 _refuse(asks + self._asks, "The ledger is closed.")
@@ -314,12 +331,14 @@ class Ledger:
 
     def _write(self, database: Database, journal: Journal) -> tuple[Journal, Trouble | None]:
         """Writes all of it; where a value is refused, each entry by itself. What is left to write, and why."""
-        from .database import Trouble
+        from .database import Superseded, Trouble
 
         try:
             database.write(journal)
         except Trouble as trouble:
             return journal, trouble
+        except Superseded:
+            raise
         except Exception:  # a value that no driver takes would fail for ever, and the others with it
             log.exception("The ledger could not write its entries together; each is written by itself")
         else:
@@ -331,6 +350,8 @@ class Ledger:
                     database.write(entry)
                 except Trouble as trouble:
                     failed = trouble
+                except Superseded:
+                    raise
                 except Exception:  # whatever this value does to the driver, it does to nobody else
                     log.exception("The ledger dropped an entry that cannot be written: %.200r", entry)
                     self._forget(entry)

@@ -110,3 +110,11 @@ fair_usage = Table(
     Column("usage", Float, nullable=False),
     Column("saved_at", Float, nullable=False),
 )
+
+# Raised by each broker that begins to lead: one that led before, and does not know yet, writes nothing any more.
+writers = Table(
+    "writers",
+    metadata,
+    Column("broker", String, primary_key=True),
+    Column("turn", Integer, nullable=False),
+)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from ..config import GPUShare, Policy
 from ..errors import Unavailable
 from ..model import Caller
+from ..tasks import end
 from .client import STANDBY
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ HEAVY = (
     "server.agents",
 )
 FIRST_LOOK_S = 1.0  # a driver that takes longer is there, and its devices are shown when it answers
+LOOK_S = 0.5  # between two looks whether another broker writes the ledger
 SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
 PACKAGE = __package__.rpartition(".")[0]
 STANDS_BY = "Another GPU broker leads; this one stands by until that has gone."
@@ -72,6 +74,7 @@ class Host:
         self._parking: CheckpointMechanism | None = None  # of real devices
         self._nats: NatsBus | None = None
         self._leading: Leadership | None = None  # among the brokers of one bus between machines
+        self._ledger: Ledger | None = None
         self._ends = AsyncExitStack()
 
     async def start(self) -> None:
@@ -82,7 +85,8 @@ class Host:
         from ..broker.ledger import Ledger
 
         bus = await (self._between_machines() if self.config.bus_url else self._within())
-        ledger = await Ledger.open(self.config.ledger_url, broker=self._name())
+        ledger = await Ledger.open(self.config.ledger_url, broker=self._name(), alone=self._leading is not None)
+        self._ledger = ledger
         self._ends.push_async_callback(self._close, ledger)
         agents = [] if self._nats is not None else await loop.run_in_executor(None, self._agents, bus)
         if agents and self.config.devices == "auto" and await agents[0].nothing_here(FIRST_LOOK_S):
@@ -154,7 +158,12 @@ class Host:
 
     async def over(self) -> None:
         """Returns when it may decide no more, because another broker leads; never where there can be none."""
-        await (asyncio.Event() if self._leading is None else self._leading.lost).wait()
+        waiting = asyncio.ensure_future((asyncio.Event() if self._leading is None else self._leading.lost).wait())
+        try:
+            while not (waiting.done() or (self._ledger is not None and self._ledger.superseded)):
+                await asyncio.wait([waiting], timeout=LOOK_S)
+        finally:
+            await end(waiting)
 
     async def stop(self) -> None:
         """In the order opposite to the start's. Leases stay in the ledger: kernels may run on."""

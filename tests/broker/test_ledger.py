@@ -74,6 +74,21 @@ def rows(file: Path, sql: str) -> list[tuple]:
 # --- leases ------------------------------------------------------------------------------------------------------
 
 
+async def test_of_two_brokers_of_one_name_only_the_later_one_writes_where_one_leads(tmp_path):
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    first = await Ledger.open(url, alone=True)
+    first.lease_granted(lease("k1"))
+    assert await first.flushed(20)
+    second = await Ledger.open(url, alone=True)
+    first.lease_ended("k1", "cleanup")
+    try:
+        await until(lambda: first.superseded, 20)
+        assert [row.session for row in await second.leases()] == ["k1"]
+    finally:
+        await first.close()
+        await second.close()
+
+
 async def test_an_open_lease_is_there_after_a_restart_with_every_fact(opened):
     demand = Demand(gpus=2, memory=2**34, constraints=Constraints(model="A100"), near=("data:/d",), horizon="long")
     row = lease(devices=("GPU-a", "GPU-b"), demand=demand, path="work/train.ipynb", pid=42, started=12.5, borrowed=True)

@@ -9,7 +9,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import InternalError
 
+from jupyter_gpushare.broker.database import WITHIN_MS
 from jupyter_gpushare.broker.ledger import HistoryQuery, Ledger, UsageRow
 from jupyter_gpushare.model import Caller, Constraints, Demand
 from tests.broker import postgres
@@ -105,6 +108,39 @@ async def test_two_brokers_on_one_database_do_not_see_each_others_leases(opened)
 
     assert len(await first.leases()) == 1
     assert await second.leases() == []
+
+
+async def test_whoever_led_before_writes_nothing_any_more(opened):
+    first = await opened(alone=True)
+    first.lease_granted(lease("k1"))
+    assert await first.flushed(10)
+    second = await opened(alone=True)
+    first.lease_ended("k1", "cleanup")
+    first.lease_granted(lease("k2"))
+
+    await until(lambda: first.superseded, 20)
+    assert "Another GPU broker" in first.degraded.message
+    assert await first.leases() is None
+    assert [row.session for row in await second.leases()] == ["k1"]
+    second.lease_ended("k1", "cleanup")
+    assert await second.leases() == []
+    assert second.degraded is None
+
+
+async def test_a_leader_that_stops_in_the_middle_of_writing_does_not_keep_the_next_one_waiting(opened, url):
+    first = await opened(alone=True)
+    first.lease_granted(lease("k1"))
+    assert await first.flushed(10)
+    stuck = create_engine(url).connect()  # the first one's connection, were it cut off just then
+    stuck.exec_driver_sql(f"SET idle_in_transaction_session_timeout = {WITHIN_MS}")
+    stuck.exec_driver_sql("UPDATE writers SET turn = turn")
+    try:
+        second = await opened(alone=True, timeout_s=30)
+        assert [row.session for row in await second.leases()] == ["k1"]
+    finally:
+        with pytest.raises(InternalError, match="idle-in-transaction"):
+            stuck.close()
+        stuck.engine.dispose()
 
 
 async def test_a_database_that_is_away_for_a_while_costs_nothing(opened, cluster):
