@@ -22,6 +22,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
 log = logging.getLogger(__name__)
 WORKS = ("active", "waiting", "parking", "resuming")  # a cell computes, or waits to
 SOONER = 0.5  # of the limit, for a server that only holds a GPU while somebody waits for one
+IN_USE = 0.01  # utilisation from which a device counts as used
 FRESH_S = 5.0  # one answer of the service serves a whole round of culling
 ANSWER_S = 10.0
 
@@ -42,18 +43,49 @@ class Summary(msgspec.Struct, frozen=True):
     waiting: int
 
 
+class Process(msgspec.Struct, frozen=True):
+    """What is on a device and belongs to no session, as the service shows it."""
+
+    why: str
+    owner: str | None = None
+
+
+class Device(msgspec.Struct, frozen=True):
+    utilization: float | None = None
+    others: tuple[Process, ...] = ()
+
+
+class Machine(msgspec.Struct, frozen=True):
+    devices: tuple[Device, ...] = ()
+
+
 class Cluster(msgspec.Struct, frozen=True):
     sessions: tuple[Session, ...]
     summary: Summary
+    servers: tuple[Machine, ...] = ()
 
 
-def may_go(inactive_s: float, limit_s: float, sessions: Iterable[Session], *, waited_for: bool) -> bool:
+def works_outside(user: str, machines: Iterable[Machine]) -> bool:
+    """Whether something of that user's that is in no session, as work in a terminal, may be using a device now.
+
+    Which of their servers it belongs to cannot be told, so it counts for each of them.
+    """
+    devices = (device for machine in machines for device in machine.devices)
+    used = (device for device in devices if device.utilization is None or device.utilization >= IN_USE)
+    return any(other.owner == user and other.why == "foreign" for device in used for other in device.others)
+
+
+def may_go(
+    inactive_s: float, limit_s: float, sessions: Iterable[Session], *, waited_for: bool, works_outside: bool = False
+) -> bool:
     """Whether a server with these sessions may be culled.
 
-    Never while one of them computes, waits or is pinned. Otherwise by its inactivity as always; where somebody waits
-    for a GPU, one whose sessions hold a GPU and have all been idle for `SOONER` of the limit may go after that already.
-    What is unknown (`idle_s` null) makes nothing go sooner.
+    Never while one of them computes, waits or is pinned, or its user works on a GPU outside of them. Otherwise by its
+    inactivity as always; where somebody waits for a GPU, one whose sessions hold a GPU and have all been idle for
+    `SOONER` of the limit may go after that already. What is unknown (`idle_s` null) makes nothing go sooner.
     """
+    if works_outside:
+        return False
     held = [session for session in sessions if session.state not in ("none", "dead", "bound")]
     if any(session.state in WORKS or session.pinned_until_s is not None for session in held):
         return False
@@ -79,7 +111,13 @@ async def cull_arbiter(
         return False
     user = user_of(server)
     own = [one for one in cluster.sessions if one.user == user and one.singleuser in (None, server.get("name", ""))]
-    return may_go(inactive.total_seconds(), inactive_limit, own, waited_for=cluster.summary.waiting > 0)
+    return may_go(
+        inactive.total_seconds(),
+        inactive_limit,
+        own,
+        waited_for=cluster.summary.waiting > 0,
+        works_outside=works_outside(user, cluster.servers),
+    )
 
 
 def user_of(server: Mapping[str, Any]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from jupyter_gpushare.hub import cull_arbiter
-from jupyter_gpushare.hub.culler import Session, may_go, user_of
+from jupyter_gpushare.hub.culler import Cluster, Device, Machine, Process, Session, may_go, user_of, works_outside
 
 LIMIT_S = 3600.0
 
@@ -45,6 +46,29 @@ def test_what_is_unknown_or_was_used_lately_makes_nothing_go_sooner(idle_s):
     held = [session("idle", idle_s=LIMIT_S), session("idle", idle_s=idle_s)]
     assert not may_go(LIMIT_S / 2, LIMIT_S, held, waited_for=True)
     assert may_go(LIMIT_S, LIMIT_S, held, waited_for=True)
+
+
+@pytest.mark.parametrize(
+    ("device", "works"),
+    [
+        (Device(utilization=0.9, others=(Process(why="foreign", owner="alice"),)), True),
+        (Device(utilization=None, others=(Process(why="foreign", owner="alice"),)), True),
+        (Device(utilization=0.0, others=(Process(why="foreign", owner="alice"),)), False),
+        (Device(utilization=0.9, others=(Process(why="foreign", owner="bob"),)), False),
+        (Device(utilization=0.9, others=(Process(why="foreign"),)), False),
+        (Device(utilization=0.9, others=(Process(why="leftover", owner="alice"),)), False),
+        (Device(utilization=0.9), False),
+    ],
+)
+def test_work_in_a_terminal_keeps_its_users_servers_while_its_gpu_is_in_use(device, works):
+    """E6: `python train.py` in a terminal prints nothing for hours, and no kernel knows of it."""
+    assert works_outside("alice", [Machine(devices=(Device(utilization=1.0), device))]) == works
+    assert may_go(LIMIT_S, LIMIT_S, [], waited_for=True, works_outside=works) != works
+
+
+def test_what_the_service_shows_is_understood():
+    shown = {"sessions": [], "summary": {"waiting": 0}, "servers": [{"devices": [{"utilization": None, "others": []}]}]}
+    assert msgspec.convert(shown, Cluster).servers[0].devices[0].utilization is None
 
 
 @pytest.mark.parametrize(

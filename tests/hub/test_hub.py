@@ -258,12 +258,15 @@ def test_a_hub_that_restarts_leaves_kernels_and_their_devices_alone(bed, alice, 
 
 
 def test_named_servers_and_names_that_need_escaping_are_one_users(bed):
+    """E9"""
     person = bed.user("zoë@lab")
-    person.start("gpu-1")
-    kernel = person.kernel("gpu-1")
+    servers = ("", "gpu-1")
+    for name in servers:
+        person.start(name)
+    kernels = [person.kernel(name) for name in servers]
 
-    session = wait_for("its session is shown", lambda: person.session(kernel))
-    assert session["user"] == "zoë@lab"
+    found = [wait_for("its session is shown", lambda kernel=kernel: person.session(kernel)) for kernel in kernels]
+    assert [(session["user"], session["singleuser"]) for session in found] == [("zoë@lab", name) for name in servers]
 
 
 def test_a_server_whose_session_works_is_never_culled_and_an_idle_one_is(bed, alice, bob, kernels):
