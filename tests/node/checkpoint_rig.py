@@ -58,11 +58,16 @@ class Target:
 
 @dataclass
 class Fault:
-    """What goes wrong at the `at`-th call of the driver from now on. `late`: after the call has done its work."""
+    """What goes wrong at the `at`-th of such calls from now on. `late`: after the call has done its work.
+
+    `then`: what goes wrong after that, while it is being put back.
+    """
 
     what: str  # error, hang, helper, agent, target, memory, failed
-    at: int
+    call: str = "any"
+    at: int = 1
     late: bool = False
+    then: Fault | None = None
 
 
 @dataclass
@@ -202,12 +207,12 @@ class Machine:
             self.room_read = False
         self.clock.advance(0.01)
         fault = self.fault
-        if fault is not None:
+        if fault is not None and fault.call in ("any", call):
             fault.at -= 1
         if fault is None or fault.at != 0:
             act()
             return
-        self.fault = None
+        self.fault = fault.then
         if fault.late:
             act()
         self._strikes(fault.what, pid, within_s)
@@ -259,6 +264,7 @@ class RealNode:
         self.bus, self.machine, self.folder, self.name = bus, machine, folder, "alpha"
         self.uuids, self.held, self.pids = UUIDS, {}, {}
         self.refused: list[tuple[str, CommandResult]] = []
+        self.mends = True  # False: its mechanism's thread has not come to it yet
         self.begin()
 
     def begin(self) -> None:
@@ -300,7 +306,8 @@ class RealNode:
 
     def mend(self) -> None:
         try:
-            self.mechanism.mend()
+            if self.mends:
+                self.mechanism.mend()
         except AgentDied:
             self.begin()
 
