@@ -177,6 +177,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     power_idle_w: float | None = None
     power_limit_w: float | None = None
     tflops: float | None = None  # dense half precision, at nominal clocks
+    pcie_rx_gb_s: float | None = None  # what the device receives and sends (node/traffic.py)
+    pcie_tx_gb_s: float | None = None
+    nvlink_rx_gb_s: float | None = None  # over all its links
+    nvlink_tx_gb_s: float | None = None
     bandwidth_gb_s: float | None = None  # device memory
     clock_fraction: float | None = None  # what it delivers now of its nominal clocks; below 1 when throttled
     age_s: float = 0.0  # since these values were read

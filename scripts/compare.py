@@ -30,7 +30,7 @@ IMAGES = ROOT / "docs" / "images"
 GIB = 2**30
 THEIRS = ("jupyterlab>=4.6,<5", "jupyterlab-nvdashboard", "jupyter-resource-usage")
 TOKEN = "compared"  # noqa: S105 - of a server that lives for seconds on loopback
-PCIE = {"pcie": {"0": 2_100_000, "1": 640_000}, "pcie_generation": 4, "pcie_width": 16}  # KB/s sent, received
+PCIE = {"pcie": {"0": 640_000, "1": 2_100_000}, "pcie_generation": 4, "pcie_width": 16}  # KB/s sent, received
 GPUS = (
     nvml.gpu(0, memory_used=54 * GIB, utilization=86, temperature=71, power_mw=318_000, **PCIE),
     nvml.gpu(1, memory_used=12 * GIB, utilization=23, temperature=48, power_mw=104_000, **PCIE),

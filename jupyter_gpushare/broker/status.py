@@ -40,6 +40,10 @@ class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None
     power_limit_w: float | None
     age_s: float | None
+    pcie_rx_gb_s: float | None = None
+    pcie_tx_gb_s: float | None = None
+    nvlink_rx_gb_s: float | None = None
+    nvlink_tx_gb_s: float | None = None
     allocated: float
     other_shares: tuple[float, ...]
     others: tuple[OtherProcess, ...]

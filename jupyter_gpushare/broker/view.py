@@ -201,6 +201,10 @@ def device_view(frame: Frame, record: DeviceRecord, caller: Caller) -> DeviceVie
         temperature_limit_c=seen.temperature_limit_c,
         power_w=seen.power_w,
         power_limit_w=seen.power_limit_w,
+        pcie_rx_gb_s=seen.pcie_rx_gb_s,
+        pcie_tx_gb_s=seen.pcie_tx_gb_s,
+        nvlink_rx_gb_s=seen.nvlink_rx_gb_s,
+        nvlink_tx_gb_s=seen.nvlink_tx_gb_s,
         age_s=round(record.age_s(frame.now), 1) if read(seen) else None,
         allocated=round(allocated(frame, seen.uuid), 6),
         # In order of size, so that a slice cannot be followed over time.

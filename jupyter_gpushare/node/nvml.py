@@ -22,6 +22,7 @@ from . import readings
 from .backend import BackendAbsent, NothingHere
 from .performance import lookup
 from .readings import Reader
+from .traffic import Meter
 from .xids import Faults, Watch
 
 ACCESS_LOST = (
@@ -140,6 +141,7 @@ class NvmlBackend:
         self._answered: set[str] = set()  # in the last sample
         self._watch: Watch | None = None
         self._faults = Faults(clock)
+        self._meter = Meter(clock)
         self._xids: dict[tuple[int, ...], list[int]] = {}  # since the sample before, by the GPU's PCI place
 
     # --- opening and closing -----------------------------------------------------------------------------
@@ -390,6 +392,7 @@ class NvmlBackend:
             power_w=None if power is None else power / 1000,
             power_limit_w=None if limit is None else limit / 1000,
             clock_fraction=clocks,
+            **self._meter.read(ask, uuid)._asdict(),
             processes=seen,
             processes_known=listed,
             xids=tuple(self._xids.get(known.order, ())),

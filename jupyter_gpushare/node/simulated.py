@@ -24,6 +24,7 @@ from .inventory import SimulatedServer
 from .proc import lives
 
 CONTEXT = 300 * 2**20  # bytes a process takes on a device before it allocates anything, as CUDA contexts do
+FED = 0.08  # of the link's rate: what a device that always computes is fed with
 STEP_S = 1.0  # longest piece in which the clocks count as constant
 
 Where = Literal["device", "parking", "parked", "resuming"]
@@ -364,6 +365,8 @@ class SimulatedBackend:
             temperature_c=device.temperature_c,
             power_w=device.power_w(activity),
             clock_fraction=device.clock_fraction,
+            pcie_rx_gb_s=self._over_pcie(facts.uuid, "resuming", activity.utilization),
+            pcie_tx_gb_s=self._over_pcie(facts.uuid, "parking", 0.0),
             processes=tuple(
                 Process(
                     pid=session.pid,
@@ -374,6 +377,11 @@ class SimulatedBackend:
                 if session.resident and facts.uuid in session.devices
             ),
         )
+
+    def _over_pcie(self, uuid: str, move: Where, utilization: float) -> float:
+        """GB/s: all that the link gives while memory is moved that way, else what work is fed with."""
+        moves = any(session.where == move and uuid in session.devices for session in self._sessions.values())
+        return round(self.link_gb_s * (1.0 if moves else FED * utilization), 2)
 
 
 def _settled(done: float) -> float:

@@ -38,6 +38,11 @@ export function memory(bytes: number | null): string {
   return bytes === null ? UNREAD : `${gib(bytes)} GiB`;
 }
 
+/** "2.1", "41": GB/s, one decimal below 10. */
+export function gigabytes(perSecond: number | null): string {
+  return perSecond === null ? UNREAD : number(perSecond, perSecond < 9.95 ? 1 : 0);
+}
+
 /** "47 / 80" GiB: whole numbers, a decimal only under 10 in use. */
 export function occupied(used: number | null, total: number | null): string {
   const part = used === null ? UNREAD : number(used / GIB, used > 0 && used / GIB < 9.95 ? 1 : 0);

@@ -423,6 +423,14 @@ export type components = {
       power_w: number | null;
       power_limit_w: number | null;
       age_s: number | null;
+      /** @default null */
+      pcie_rx_gb_s: number | null;
+      /** @default null */
+      pcie_tx_gb_s: number | null;
+      /** @default null */
+      nvlink_rx_gb_s: number | null;
+      /** @default null */
+      nvlink_tx_gb_s: number | null;
       allocated: number;
       other_shares: number[];
       others: components['schemas']['OtherProcess'][];

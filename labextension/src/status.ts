@@ -32,6 +32,10 @@ const NO_DEVICE: Partial<IDevice> = {
   power_w: null,
   power_limit_w: null,
   age_s: null,
+  pcie_rx_gb_s: null,
+  pcie_tx_gb_s: null,
+  nvlink_rx_gb_s: null,
+  nvlink_tx_gb_s: null,
   allocated: null,
   other_shares: [],
   others: []

@@ -16,6 +16,8 @@ def moment(status: Status) -> Status:
     first, second = status["servers"][0]["devices"]
     first |= {"utilization": 0.12, "memory_used": 21 * GIB, "temperature_c": 47.0, "power_w": 96.0, "age_s": 0.4}
     second |= {"utilization": 0.86, "memory_used": 54 * GIB, "temperature_c": 71.0, "power_w": 318.0, "age_s": 0.4}
+    first |= {"pcie_rx_gb_s": 0.31, "pcie_tx_gb_s": 0.04}
+    second |= {"pcie_rx_gb_s": 2.1, "pcie_tx_gb_s": 0.64, "nvlink_rx_gb_s": 41.2, "nvlink_tx_gb_s": 38.7}
     seen = everyday(status) | {"warn_before_s": 30.0}
     front, waiting = seen["sessions"][0], seen["sessions"][4]
     front["next"] = {"code": "grow", "text": "Grows when others on this GPU pause.", "in_s": None}

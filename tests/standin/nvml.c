@@ -424,7 +424,10 @@ int nvmlDeviceGetFieldValues(device of, int count, field_t *out) {
     int code = enter("nvmlDeviceGetFieldValues", of);
     for (int i = 0; !code && i < count; i++) {
         out[i].value = 0;
-        out[i].code = out[i].id == 230 ? number_of(of, "recovery", &out[i].value) : NOT_SUPPORTED;
+        const char *key = out[i].id == 230 ? "recovery" : out[i].id == 138 ? "nvlink_tx_kib" : "nvlink_rx_kib";
+        int known = out[i].id == 230 || out[i].id == 138 || out[i].id == 139;
+        out[i].type = out[i].id == 230 ? 1 : 3;
+        out[i].code = known ? number_of(of, key, &out[i].value) : NOT_SUPPORTED;
     }
     return code;
 }

@@ -8,6 +8,17 @@ import { Why } from '../components/why';
 import { IDemand, IDevice, ISession, ISnapshot, IStatus } from '../tokens';
 import { device, GIB, NOW, part, session, snapshot, status, trans } from './builders';
 
+it('tells what goes over a link where that was read, and says nothing of a link that is not there', () => {
+  const fed = device(0, { pcie_rx_gb_s: 12.34, pcie_tx_gb_s: 0.64 });
+  const { container } = showStatus([], [fed, device(1, { nvlink_rx_gb_s: 4.1 })]);
+  const link = (name: string): HTMLElement[] => [
+    ...container.querySelectorAll<HTMLElement>(`[data-link=${name}]`)
+  ];
+  expect(link('PCIe').map(one => one.textContent)).toEqual(['PCIe ↓ 12 ↑ 0.6 GB/s']);
+  expect(link('PCIe')[0].title).toBe('PCIe: 12 GB/s to the GPU, 0.6 GB/s from it');
+  expect(link('NVLink').map(one => one.textContent)).toEqual(['NVLink ↓ 4.1 ↑ – GB/s']);
+});
+
 interface IShown {
   acts: [Action, string][];
   menus: string[];

@@ -1,7 +1,7 @@
 /** One device: how busy, how full, who shares it, and what is wrong if something is. */
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { memory, modelName, occupied, percent, span, UNREAD } from '../format';
+import { gigabytes, memory, modelName, occupied, percent, span, UNREAD } from '../format';
 import { IPlace } from '../lookup';
 import { IDevice, IServer } from '../tokens';
 import { freeShare, isForeign, isOffered, mySessionsOn, unmanaged } from '../view';
@@ -106,6 +106,10 @@ export function Tile({ server, device, inTree = false }: ITileProps): JSX.Elemen
         />
         <Mode device={device} />
       </div>
+      <div className="jp-GPUShare-environment jp-GPUShare-traffic">
+        <Traffic name="PCIe" received={device.pcie_rx_gb_s} sent={device.pcie_tx_gb_s} />
+        <Traffic name="NVLink" received={device.nvlink_rx_gb_s} sent={device.nvlink_tx_gb_s} />
+      </div>
     </div>
   );
 }
@@ -191,6 +195,29 @@ function Limited({ value, limit, unit, name, hot }: ILimitedProps): JSX.Element 
           <span style={vars({ now: part })} />
         </span>
       )}
+    </span>
+  );
+}
+
+interface ITrafficProps {
+  name: string;
+  received: number | null;
+  sent: number | null;
+}
+
+/** What goes over a link each way; nothing where there is no such link, or it cannot be read. */
+function Traffic({ name, received, sent }: ITrafficProps): JSX.Element | null {
+  const { trans } = useUi();
+  if (received === null && sent === null) {
+    return null;
+  }
+  const [into, out] = [gigabytes(received), gigabytes(sent)];
+  return (
+    <span
+      data-link={name}
+      title={trans.__('%1: %2 GB/s to the GPU, %3 GB/s from it', name, into, out)}
+    >
+      {name} <bdi>{`↓ ${into} ↑ ${out} GB/s`}</bdi>
     </span>
   );
 }
