@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIBRARY = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketimeMT.so.1")
-SOURCE = Path(__file__).with_name("nanosleep.c")
+SOURCE = Path(__file__).with_name("monotonic.c")
 READ_S = 1  # how late a program notices that its clock was moved
 
 
@@ -46,7 +46,7 @@ class WallClock:
 
 def made(folder: Path) -> WallClock:
     """A clock that is right so far."""
-    library = folder / "nanosleep.so"
+    library = folder / "monotonic.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
     clock = WallClock(folder / "wall-clock", library)
     clock.move(0)
