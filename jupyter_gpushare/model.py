@@ -44,7 +44,7 @@ STATES: tuple[SessionState, ...] = SessionState.__args__  # type: ignore[attr-de
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Where a session may run; None is anywhere, and so are "" and "any" in a demand that was `checked`.
 
-    `model` matches any part of a device's model name.
+    `model` matches any part of a device's model name. `server` "here" is the machine of its single-user server.
     """
 
     model: str | None = None
@@ -86,6 +86,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
         return self.gpus >= 1 or (self.exclusive and self.gpus > 0)
 
 
+HERE = "here"  # as a server: the machine of the session's single-user server
 LARGEST = 2**63  # what an array and a database column of whole numbers hold
 MOST_GPUS = 65536  # more than any cluster has
 UNFOLLOWED = {  # fields of other kinds of broker, and why one of a single machine has no use for them
@@ -176,11 +177,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float | None = None
     power_idle_w: float | None = None
     power_limit_w: float | None = None
-    tflops: float | None = None  # dense half precision, at nominal clocks
     pcie_rx_gb_s: float | None = None  # what the device receives and sends (node/traffic.py)
     pcie_tx_gb_s: float | None = None
     nvlink_rx_gb_s: float | None = None  # over all its links
     nvlink_tx_gb_s: float | None = None
+    tflops: float | None = None  # dense half precision, at nominal clocks
     bandwidth_gb_s: float | None = None  # device memory
     clock_fraction: float | None = None  # what it delivers now of its nominal clocks; below 1 when throttled
     age_s: float = 0.0  # since these values were read
@@ -428,6 +429,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True):
     label: PathText
     path: PathText | None = None  # of the notebook, None: no notebook
     server: str | None = None  # the machine it runs on; None: simulated devices, any server
+    reach: Annotated[tuple[Name, ...], msgspec.Meta(max_length=1024)] = ()  # others its server can start it on
     singleuser: str | None = None  # the hub's name of its single-user server, "" the default one; None: no hub
     demand: Demand | None = None  # None: nothing was asked, so the broker's default (or what was chosen for the path)
     pool: Annotated[tuple[Name, ...], msgspec.Meta(max_length=1024)] | None = None  # its server's mask; None: all
@@ -441,6 +443,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     state: SessionState
+    server: str | None = None  # the machine it shall run on, where the spec left a choice
     devices: tuple[str, ...] = ()
     indices: tuple[int, ...] = ()
     shared: bool = True  # others may be on these devices: framework hints apply

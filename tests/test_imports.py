@@ -27,9 +27,10 @@ OURS = {  # room -> what of ours it may import, rooms or single modules; a room 
     "node": {*WORDS, "tasks", "bus.base"},
     "bus": {"model", "errors", "tasks"},
     "broker": {*WORDS, "tasks", "core", "bus.base"},
+    "remote": {"errors", "tasks"},
     "config": {"model", "errors", "units", "core.policy", "learned"},
     "learned": {"errors", "core.policy", "core.objectives"},
-    "server": {*WORDS, "tasks", "config", "broker", "bus", "node", "doctor"},
+    "server": {*WORDS, "tasks", "config", "broker", "bus", "node", "doctor", "remote"},
     "hub": {*WORDS, "tasks", "config", "broker", "bus", "server"},
     "kernel": {"errors", "units"},
     "simulated": {"kernel", "errors", "units"},
@@ -45,6 +46,7 @@ OTHERS = {  # room -> packages of others; a room not named here may import every
     "node": {"msgspec", "psutil"},
     "bus": {"msgspec"},
     "broker": {"msgspec", "numpy"},
+    "remote": {"msgspec"},
     "config": {"msgspec", "traitlets"},
     "server": {
         "jupyter_client",
@@ -55,6 +57,7 @@ OTHERS = {  # room -> packages of others; a room not named here may import every
         "psutil",
         "tornado",
         "traitlets",
+        "zmq",
     },
     "hub": {"jupyterhub", "msgspec", "tornado", "traitlets"},
     "kernel": {"IPython"},  # inside functions, see below
@@ -67,6 +70,7 @@ FILES_ONLY = {  # package -> the only files or folders that import it
     "sqlalchemy": DATABASE,
     "alembic": DATABASE,
     "prometheus_client": {"broker/metrics.py"},
+    "asyncssh": {"remote/ssh.py"},
     "nats": {"bus/nats.py", "bus/leader.py"},
 }
 IMPURE = {"asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "socket", "subprocess"}
@@ -209,6 +213,18 @@ def test_what_a_kernel_loads_is_the_standard_library_and_ourselves():
     rooms = [path for path in FILES if path.relative_to(PACKAGE).with_suffix("").parts[0] in LIGHT]
     names = [".".join((NAME, *path.relative_to(PACKAGE).with_suffix("").parts)) for path in rooms]
     assert loaded_by(*(name.removesuffix(".__init__") for name in names)) == {NAME}
+
+
+def test_where_kernels_run_here_only_nothing_of_other_machines_is_loaded():
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import sys, {NAME}.server.extension, {NAME}.server.provisioner; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert f"{NAME}.server.provisioner" in loaded
+    elsewhere = (f"{NAME}.remote", f"{NAME}.server.elsewhere", "asyncssh")
+    assert [name for name in loaded if name.startswith(elsewhere)] == []
 
 
 def test_a_servers_start_does_not_wait_for_the_database_library():

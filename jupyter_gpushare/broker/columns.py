@@ -38,7 +38,8 @@ OF_DEVICE = {name: column for column, name in enumerate((*SEEN, *SMOOTHED, *FLAG
 READ_SEEN, READ_SMOOTHED = attrgetter(*SEEN), attrgetter(*SMOOTHED)
 
 SESSION = attrgetter(
-    "demand", "server", "pool", "pid", "recovering", "cooperative", "mask", "mps_pipe", "ceiling", "ended", "opened",
+    "demand", "server", "home", "reach", "pool", "pid", "recovering", "cooperative", "mask", "mps_pipe", "ceiling",
+    "ended", "opened",
     "cells", "over_since", "gated", "admitted_at", "waiting_since", "lease_since", "burst", "idle_before",
     "last_burst_end", "last_use", "belief", "memory_peak", "pinned_until", "unparkable_until", "warned", "warned_until",
     "held", "parked_bytes", "doing", "harmed", "retry_at", "released_at", "refused", "wants_back", "gaps", "ran",

@@ -16,7 +16,7 @@ class Bounds(NamedTuple):
     """What limits where a session may go. None: nothing does."""
 
     pool: tuple[str, ...] | None
-    server: str | None
+    servers: tuple[str | None, ...] | None
     model: str | None  # asked for
     wanted_server: str | None
     mask: tuple[str, ...] | None
@@ -30,18 +30,21 @@ def bounds_of(cluster: Cluster, session: Session, *, some_mps: bool) -> Bounds:
 
     A running kernel's mask is fixed unless it cooperates and has no context; what lies in its memory can be moved to
     any device of the same server. A kernel that runs with an empty mask may reserve anything: it needs a restart.
-    A client of MPS stays with its server, and who runs without it becomes none before a restart.
+    A client of MPS stays with its server, and who runs without it becomes none before a restart. A kernel that is to
+    start may do so on any machine that its single-user server reaches.
     """
     constraints = session.demand.constraints
     moves = session.context or session.parked
     client = session.mps_pipe is not None
     runs = session.pid is not None and bool(session.mask)
+    server = cluster.server_of(session) if moves else session.server
+    anywhere = (session.home, *session.reach) if session.reach else None
     fixed = runs and (client or not (moves or session.cooperative))
     return Bounds(
         pool=session.pool,
-        server=cluster.server_of(session) if moves else session.server,
+        servers=anywhere if server is None else (server,),
         model=constraints.model,
-        wanted_server=constraints.server,
+        wanted_server=session.wanted_server(session.demand),
         mask=session.mask if fixed else None,
         several=session.demand.devices > 1,
         user=session.user if some_mps else None,
@@ -98,9 +101,9 @@ def places_of(records: list[DeviceRecord]) -> Places:
 def placeable(places: Places, bounds: Bounds) -> Bools:
     """(D,) where a session of these bounds may go."""
     may = ~places.alone if bounds.several else np.ones(len(places.row), dtype=bool)
-    for server in (bounds.server, bounds.wanted_server):
-        if server is not None:
-            may &= places.server == places.server_row.get(server, -1)
+    for servers in (bounds.servers, bounds.wanted_server and (bounds.wanted_server,)):
+        if servers is not None:
+            may &= np.isin(places.server, [places.server_row.get(server or "", -1) for server in servers])
     for uuids in (bounds.pool, bounds.mask):
         if uuids is not None:
             may &= places.among(uuids)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..core.mix import Mix
 from ..core.probe import UNKNOWN, Belief
-from ..model import AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
+from ..model import HERE, AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
 from .rows import Figure, LeaseRow
 
 GAPS = 16  # last gaps between bursts that are kept
@@ -72,6 +72,8 @@ class Session:
     demand: Demand
     pool: tuple[str, ...] | None
     opened: float
+    home: str | None = None  # where its single-user server is, and `server` may be another machine
+    reach: tuple[str, ...] = ()  # the machines, besides, on which that server can start it; `server` None: not chosen
     life: int = 0  # counts restarts: what was asked of an earlier process is not answered to this one
     pid: int | None = None
     started: float | None = None  # the process's start time as psutil gives it
@@ -175,6 +177,18 @@ class Session:
     @property
     def devices(self) -> tuple[str, ...]:
         return tuple(self.placements)
+
+    @property
+    def near(self) -> tuple[str, ...]:
+        """What it shall be near: what its demand names, and its single-user server while it may start anywhere."""
+        if not self.reach or self.server is not None:
+            return self.demand.near
+        return (*self.demand.near, f"server:{self.home}")
+
+    def wanted_server(self, demand: Demand) -> str | None:
+        """The server a demand names for it; None: any."""
+        named = demand.constraints.server
+        return (self.home or self.server) if named == HERE else named
 
     @property
     def needs_restart(self) -> bool:
@@ -288,6 +302,8 @@ class Cluster:
 
     def server_of(self, session: Session) -> str | None:
         """The machine its commands go to: that of its devices, else the one its kernel runs on."""
+        if session.reach and session.server is not None:
+            return session.server
         for uuid in (*session.placements, *session.mask):
             if uuid in self.devices:
                 return self.devices[uuid].server

@@ -51,6 +51,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     pid: Pid | None = None
     started: float | None = None
     bursting: bool = False
+    server: str | None = None  # where it runs
     devices: tuple[str, ...] = ()  # its mask
     mps_pipe: str | None = None
     ceiling: float | None = None
@@ -118,6 +119,9 @@ def binding(broker: Broker, session: Session, key: Ticket) -> Binding:
     devices = session.devices if placed and not session.parked else ()
     if session.pid is None:
         session.mask = devices
+        if session.reach:
+            known = [cluster.devices[uuid].server for uuid in devices if uuid in cluster.devices]
+            session.server = known[0] if known else session.home
         mps.join(cluster, broker.settings, session)
     text = ""
     if session.refused:
@@ -130,6 +134,7 @@ def binding(broker: Broker, session: Session, key: Ticket) -> Binding:
     return Binding(
         session=session.id,
         state=cluster.state_of(session, now),
+        server=session.server if session.reach else None,
         devices=devices,
         indices=tuple(cluster.devices[uuid].seen.index for uuid in devices if uuid in cluster.devices),
         shared=not session.demand.exclusive,
@@ -204,12 +209,13 @@ def _new(broker: Broker, spec: SessionSpec) -> Session:
         singleuser=spec.singleuser,
         label=spec.label,
         path=spec.path,
-        server=None if broker.settings.simulated else spec.server,  # simulated devices are on no machine
+        server=None,
         demand=checked(demand),
         pool=spec.pool,
         opened=now,
         last_alive=now,
     )
+    _reaches(broker, session, spec)
     server = cluster.held_at(spec.id)
     if server is not None:
         session.held = server.held[spec.id]
@@ -231,6 +237,7 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
         spec.label, spec.path, spec.origin, spec.singleuser,
     )  # fmt: skip
     if not spec.restart and session.pid is not None:
+        session.home, session.reach = spec.server, spec.reach
         return  # its server said again what it has, after one of us was away
     end_burst(session, now)
     session.pid = session.started = session.attached_at = session.held = session.assigned = None
@@ -240,6 +247,8 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
     session.doing = session.stop_asked = session.unparkable_until = None
     session.harmed = session.unparkable_why = ""
     session.life += 1
+    if spec.reach or session.reach:
+        _reaches(broker, session, spec)
     chosen = cluster.demands.get((session.user, session.path or ""))
     if chosen is not None and chosen != session.demand:
         _change_for_restart(broker, session, chosen)
@@ -253,6 +262,17 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
     if session.wants and not _placed(session) and session.waiting_since is None:
         session.waiting_since = now
     broker.applier.remember(session)
+
+
+def _reaches(broker: Broker, session: Session, spec: SessionSpec) -> None:
+    """On which machines it may start now; what it has on others it could not use. Simulated devices are on none."""
+    if broker.settings.simulated:
+        return
+    cluster = broker.cluster
+    session.home, session.reach, session.server = spec.server, spec.reach, None if spec.reach else spec.server
+    devices = [cluster.devices[uuid] for uuid in session.placements if uuid in cluster.devices]
+    if any(device.server not in (spec.server, *spec.reach) for device in devices):
+        broker.applier.lift(session)
 
 
 def _change_for_restart(broker: Broker, session: Session, demand: Demand) -> None:
@@ -305,6 +325,8 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
             continue
         session.last_alive, session.recovering = now, False
         session.origin, session.singleuser = kernel.spec.origin, kernel.spec.singleuser
+        session.home, session.reach = kernel.spec.server, kernel.spec.reach
+        session.server = kernel.server or session.server
         if kernel.pid is not None and kernel.started is not None and kernel.pid != session.pid:
             started(broker, session, Started(pid=kernel.pid, started=kernel.started))
         if kernel.bursting != (session.cells > 0) and now - session.told_at > UNHEARD_S:

@@ -42,7 +42,7 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float, colu
     known = columns.sessions.update(cluster, sessions, columns.devices, policy, now)
     places = columns.devices.places
     rows, allowed = np.unique(_ints(one.allowed for one in known), return_inverse=True)
-    near = {places: row for row, places in enumerate(dict.fromkeys(s.demand.near for s in sessions if s.demand.near))}
+    near = {places: row for row, places in enumerate(dict.fromkeys(s.near for s in sessions if s.near))}
     may = [columns.sessions.allowed[row] for row in rows.tolist()]
     return State(
         devices=_devices(cluster, columns.devices, settings, _kept_aside(live, records, now), now),
@@ -190,7 +190,7 @@ def _sessions(
         whole=bools("whole"),
         memory=floats("memory"),
         allowed=allowed.ravel(),
-        near=_ints(near.get(session.demand.near, -1) for session in sessions) if near else np.full(len(known), -1),
+        near=_ints(near.get(session.near, -1) for session in sessions) if near else np.full(len(known), -1),
         compute_p=floats("compute_p"),
         confidence=floats("confidence"),
         horizon=ints("horizon"),

@@ -13,6 +13,8 @@ from ..core.topology import Topology
 from .port import Settings
 from .records import Cluster, Session
 
+START_S = 2.0  # what the start of a kernel takes longer on another machine than its single-user server's
+
 
 def topology_of(settings: Settings, servers: tuple[str, ...]) -> Topology:
     """The links as a matrix: a link between two servers goes before the one that names none."""
@@ -39,6 +41,9 @@ def transfer_s(
     times = []
     for place in places:
         what, _, name = place.partition(":")
+        if what == "server":
+            times.append(np.array([0.0 if server == name else START_S for server in servers]))
+            continue
         homes, size = _session(cluster, name) if what == "session" else _data(settings, name)
         here = np.array([server in homes for server in servers], dtype=bool)
         if homes:

@@ -107,7 +107,7 @@ def beyond_reach(cluster: Cluster, session: Session, demand: Demand) -> str | No
     model = demand.constraints.model
     if demand.constraints != session.demand.constraints and not all(
         (model is None or model.lower() in cluster.devices[uuid].seen.model.lower())
-        and demand.constraints.server in (None, cluster.devices[uuid].server)
+        and session.wanted_server(demand) in (None, cluster.devices[uuid].server)
         for uuid in session.placements
         if uuid in cluster.devices
     ):
@@ -164,7 +164,9 @@ def reserve(broker: Broker, session: Session, demand: Demand) -> None:
         origin=session.origin,
         label=session.label,
         path=None,
-        server=session.server,
+        server=None if session.reach else session.server,
+        home=session.home,
+        reach=session.reach,
         demand=demand,
         pool=session.pool,
         opened=now,

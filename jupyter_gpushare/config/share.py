@@ -132,6 +132,27 @@ class GPUShare(Configurable):
         `{"A100": "mps", "GPU-5fd1": "exclusive"}`.
         """
     )
+    remote_servers = Table(
+        help="""
+        Other machines on which this server's kernels may run when their GPU is there, by their agent's `server_name`:
+        `{"beta": "ssh://beta.example.org"}`, or `ssh://user@host:port`. Users must be able to log in there by SSH
+        without a password, under the same name, with the same home folder and the same kernels. Empty: kernels run
+        where their server does.
+        """
+    )
+    remote_ssh_config = Text(
+        "",
+        help="""
+        A file as ssh_config(5) describes (IdentityFile, UserKnownHostsFile, GlobalKnownHostsFile, ProxyJump, …) by
+        which those machines are reached. Empty: the user's own.
+        """,
+    )
+    remote_keep_s = Number(
+        600,
+        least=10,
+        help="Seconds that a kernel on another machine goes on while its server has gone or cannot be reached.",
+    )
+    remote_python = Text("python3", help="The Python on those machines that looks after a kernel there; 3.6 or later.")
     gate_check = Text(
         "",
         help="""
@@ -199,6 +220,13 @@ class GPUShare(Configurable):
             if not device.strip():
                 allowed = f"{mode!r} must be for a UUID or part of a model's name"
                 unusable(proposal.trait, self, proposal.value, allowed)
+        return proposal.value
+
+    @validate("remote_servers")
+    def _machines_are_known(self, proposal: Bunch) -> dict[str, str]:
+        for server, place in as_type(proposal, dict[str, str]).items():
+            if not re.fullmatch(r"ssh://([^@/\s:]+@)?([^@/\s:\[\]]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", place):
+                unusable(proposal.trait, self, place, f"where {server!r} is must be ssh://host or ssh://user@host:port")
         return proposal.value
 
     @validate("broker_url", "ledger_url", "bus_url")

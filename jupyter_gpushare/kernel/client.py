@@ -107,7 +107,7 @@ def _over_socket(netloc: str, session: str, timeout: float) -> tuple[Any, dict[s
 
     user, _, place = netloc.rpartition("@")
     folder, name = os.path.split(unquote(place))
-    connection = http.client.HTTPConnection("broker", timeout=timeout)
+    connection = http.client.HTTPConnection("localhost", timeout=timeout)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(timeout)
     opened = os.open(folder, os.O_PATH | os.O_DIRECTORY)  # its whole path may be longer than an address can be

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..model import Binding, SessionSpec
 from .activity import Phase
 from .kernels import Terms
+
+if TYPE_CHECKING:
+    from .elsewhere import Elsewhere
 
 DESK = "gpushare_desk"  # in the web application's settings; None there: this server manages no devices
 
@@ -19,12 +22,13 @@ class Desk(Protocol):
     terms: Terms
     root: str
     watches: bool  # cells are seen one by one
+    elsewhere: Elsewhere | None  # other machines on which kernels may run; None: there are none
 
     async def open(self, spec: SessionSpec) -> Binding: ...
 
-    def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]: ...
+    def environment(self, session: str, inherited: Mapping[str, str], *, elsewhere: bool) -> dict[str, str]: ...
 
-    async def started(self, session: str, pid: int) -> None: ...
+    async def started(self, session: str, pid: int, created: float | None) -> None: ...
 
     async def ended(self, session: str, why: Literal["cleanup", "dead"]) -> None: ...
 

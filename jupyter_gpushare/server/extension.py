@@ -70,6 +70,10 @@ class GPUShareExtension(ExtensionApp):
 
         self.rooms.kernels.on_decision.append(emitter(serverapp.event_logger))
         self.rooms.start()
+        if self.rooms.kernels.elsewhere is not None:
+            from .returned import take_up
+
+            await take_up(serverapp, self.rooms.kernels.elsewhere)
 
     async def stop_extension(self) -> None:
         """Ends waiting starts at once, then this server's kernels while there is a broker to be told of their end."""

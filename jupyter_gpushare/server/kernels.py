@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import psutil
@@ -21,6 +21,9 @@ from ..tasks import end
 from .activity import Phase
 from .environment import kernel_environment
 from .gate import ASK, OPEN, Gate
+
+if TYPE_CHECKING:
+    from .elsewhere import Elsewhere
 
 AWAY = "The GPU service does not answer; this kernel started without a GPU and gets its place when it is back."
 
@@ -35,14 +38,18 @@ class Kernel:
     gate: Gate | None = None
     pid: int | None = None
     started: float | None = None  # the process's start time as psutil gives it
+    elsewhere: bool = False  # that process is on another machine
     bursting: bool = False
     order: asyncio.Lock = field(default_factory=asyncio.Lock)  # its bursts are told in the order they happened
 
     @property
     def alive(self) -> bool:
-        """Its process runs: this pid with this start time, not a successor and not a zombie."""
-        if self.pid is None:
-            return False
+        """Its process runs: this pid with this start time, not a successor and not a zombie.
+
+        Of one on another machine that is known until its end is told.
+        """
+        if self.pid is None or self.elsewhere:
+            return self.pid is not None
         try:
             process = psutil.Process(self.pid)
             return process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE
@@ -77,6 +84,7 @@ class Kernels:
     ) -> None:
         """`url`: where this server's kernels reach it, None: they cannot. `root`: the folder its paths start at."""
         self.port, self.root = port, root
+        self.elsewhere: Elsewhere | None = None  # other machines on which kernels may run
         self.terms = terms
         self.log = log
         self.caller = Caller(user=terms.user, role="server", origin=terms.origin)
@@ -125,10 +133,10 @@ class Kernels:
             kernel.gate = self._gate(spec.id)
         return kernel.binding
 
-    def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]:
-        """What goes over the environment of a kernel that was opened."""
+    def environment(self, session: str, inherited: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, str]:
+        """What goes over the environment of a kernel that was opened; `elsewhere`: on another machine."""
         kernel = self._kernels[session]
-        url = self._url()
+        url = self._url() if not elsewhere or self.elsewhere is None else self.elsewhere.url
         return kernel_environment(
             inherited,
             kernel.binding or Binding(session=session, state="none"),
@@ -137,16 +145,24 @@ class Kernels:
             url=url,
             token=None if url is None else kernel.token,
             cafile=self.terms.cafile,
-            gate=None if kernel.gate is None or url is None else str(kernel.gate.path),
+            gate=None if kernel.gate is None or url is None or elsewhere else str(kernel.gate.path),
         )
 
-    async def started(self, session: str, pid: int) -> None:
-        """Its process runs: whose processes are its tree is known from here on."""
+    def known_by(self, session: str, token: str) -> None:
+        """The capability that a kernel has had from an earlier server."""
+        self._kernels[session].token = token
+
+    async def started(self, session: str, pid: int, created: float | None = None) -> None:
+        """Its process runs: whose processes are its tree is known from here on.
+
+        `created`: when it started, of a process on another machine.
+        """
         kernel = self._kernels.get(session)
         if kernel is None:
             return
         try:
-            kernel.pid, kernel.started = pid, psutil.Process(pid).create_time()
+            kernel.started = psutil.Process(pid).create_time() if created is None else created
+            kernel.pid, kernel.elsewhere = pid, created is not None
         except psutil.NoSuchProcess:  # it exited already; the restarter sees to it
             return
         await self._tell(session, "started", {"pid": pid, "started": kernel.started})
@@ -200,6 +216,8 @@ class Kernels:
     async def stop(self) -> None:
         self.end_waits()
         await end(*self._tasks)
+        if self.elsewhere is not None:
+            await self.elsewhere.stop()
         for kernel in self._kernels.values():
             if kernel.gate is not None:
                 kernel.gate.close()
@@ -218,6 +236,7 @@ class Kernels:
                 "pid": kernel.pid,
                 "started": kernel.started,
                 "bursting": kernel.bursting,
+                "server": kernel.binding.server if kernel.binding else None,
                 "devices": kernel.binding.devices if kernel.binding else (),
                 "mps_pipe": kernel.binding.mps_pipe if kernel.binding else None,
                 "ceiling": kernel.binding.ceiling if kernel.binding else None,

@@ -1,4 +1,4 @@
-"""Starts a local kernel on the devices its session was given. Imported at every kernel start: nothing heavy here."""
+"""Starts a kernel on the devices its session was given. Imported at every kernel start: nothing heavy here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,7 @@ from .notebook import demand_from, label_and_path, notebook_demand
 if TYPE_CHECKING:
     from .activity import Activity
     from .desk import Desk
+    from .there import There
 
 FAILED_S = 4.5  # a process that ends by itself sooner never was a kernel; the restarter looks every 3 s
 GONE_LOOK_S = 0.2  # between two looks whether the client that waits for its kernel is still there
@@ -33,7 +35,10 @@ class ClientGone(Exception):
 
 
 class GPUShareProvisioner(LocalProvisioner):
-    """A local kernel whose mask is its session's binding. Wrappers, other languages and environments need nothing."""
+    """A kernel whose mask is its session's binding. Wrappers, other languages and environments need nothing.
+
+    It runs on this machine or, where an admin allows that, on the one that has its devices (`there.py`).
+    """
 
     gpus = Float(
         None, allow_none=True, min=0.0, help="What kernels of this kernelspec ask for; None: GPUShare.default_gpus."
@@ -46,6 +51,8 @@ class GPUShareProvisioner(LocalProvisioner):
     _dead_watched: bool = False
     _launched_at: float | None = None  # its present process; None: it was asked to end, or has been seen to
     _failed: bool = False  # that process ended by itself as soon as it was launched
+    _file: str | None = None  # its notebook
+    _there: There | None = None  # None: it cannot run on another machine
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -57,9 +64,15 @@ class GPUShareProvisioner(LocalProvisioner):
             return await super().pre_launch(**kwargs)
         self._unwatch()
         spec = await self._spec(self._desk, kwargs)
+        if self._there is None and self._desk.elsewhere is not None:
+            self._there = self._desk.elsewhere.there(self.parent, self._desk.terms.server)
         try:
-            self._binding = await self._placed(self._desk, spec)
-            kwargs = await super().pre_launch(**kwargs)
+            if self._there is None:
+                self._binding = await self._placed(self._desk, spec)
+                kwargs = await super().pre_launch(**kwargs)
+            else:
+                self._binding = await self._there.placed(partial(self._placed, self._desk), spec, self._file, kwargs)
+                kwargs = await self._there.prepared(super().pre_launch, kwargs)
             kwargs["cmd"] = await with_extension(kwargs["cmd"])
         except GPUShareError as error:
             raise web.HTTPError(error.status, f"The kernel did not start: {error}", reason=error.reason) from error
@@ -67,7 +80,8 @@ class GPUShareProvisioner(LocalProvisioner):
             await asyncio.shield(self._ended("cleanup"))
             raise
         # After super(): the lease wins over the kernelspec's env, at every restart anew (rule 10).
-        kwargs["env"] |= self._desk.environment(self.kernel_id, kwargs["env"])
+        elsewhere = self._there is not None and self._there.chosen
+        kwargs["env"] |= self._desk.environment(self.kernel_id, kwargs["env"], elsewhere=elsewhere)
         return kwargs
 
     async def _placed(self, desk: Desk, spec: SessionSpec) -> Binding:
@@ -86,14 +100,15 @@ class GPUShareProvisioner(LocalProvisioner):
 
     async def _spec(self, desk: Desk, kwargs: Mapping[str, Any]) -> SessionSpec:
         given = kwargs.get("env") or {}  # without a session there is none, and the server's own names no notebook
-        label, path, file = label_and_path(given, kwargs.get("cwd"), desk.root)
-        demand = await self._demand(file)
+        label, path, self._file = label_and_path(given, kwargs.get("cwd"), desk.root)
+        demand = await self._demand(self._file)
         return SessionSpec(
             id=self.kernel_id,
             user=desk.terms.user,
             origin=desk.terms.origin,
             singleuser=desk.terms.singleuser,
             server=desk.terms.server,
+            reach=() if desk.elsewhere is None else desk.elsewhere.reach(self.parent),
             label=label,
             path=path,
             demand=demand,
@@ -128,7 +143,12 @@ class GPUShareProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         try:
-            return await super().launch_kernel(cmd, **kwargs)
+            if self._there is None or not self._there.chosen:
+                return await super().launch_kernel(cmd, **kwargs)
+            self.connection_info = await self._there.launch(cmd, kwargs)
+            self.process, self.pid, self.pgid = self._there.process, self._there.process.pid, None
+            self.cwd, self.ports_cached = kwargs.get("cwd"), False
+            return self.connection_info
         except Exception as error:
             # No process, no lease: the start failed, and not for want of a GPU.
             await self._ended("cleanup")
@@ -139,7 +159,8 @@ class GPUShareProvisioner(LocalProvisioner):
         self._launched_at, self._failed = time.monotonic(), False
         if self._desk is not None and self.pid is not None:
             self._watch(self._desk)
-            await self._desk.started(self.kernel_id, self.pid)
+            there = self._there and self._there.process
+            await self._desk.started(self.kernel_id, self.pid, there.started.created if there else None)
 
     # --- while it runs ----------------------------------------------------------------------------------------
 
@@ -186,6 +207,8 @@ class GPUShareProvisioner(LocalProvisioner):
         """
         self._unwatch()
         await super().cleanup(restart=restart)
+        if self._there is not None:
+            self._there.ended()
         if not restart or self._failed:
             await self._ended("cleanup")
 

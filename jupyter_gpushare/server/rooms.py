@@ -72,6 +72,10 @@ class Rooms:
             when_full=config.when_full,
         )
         self.kernels = Kernels(self.link, terms, log, url, root or os.getcwd())
+        if config.remote_servers:
+            from .elsewhere import Elsewhere
+
+            self.kernels.elsewhere = Elsewhere(config, url, self.kernels.known_by, log)
 
     def start(self) -> None:
         self.link.start()

@@ -32,6 +32,7 @@ class ThreadDesk:
     """The same desk for callers whose event loops come and go. A script's kernel is one burst from start to end."""
 
     watches = False
+    elsewhere = None  # a script has no server that a kernel on another machine could come back to
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
@@ -64,11 +65,11 @@ class ThreadDesk:
         finally:
             saying.cancel()
 
-    def environment(self, session: str, inherited: Mapping[str, str]) -> dict[str, str]:
-        return self._kernels.environment(session, inherited)
+    def environment(self, session: str, inherited: Mapping[str, str], *, elsewhere: bool) -> dict[str, str]:
+        return self._kernels.environment(session, inherited, elsewhere=elsewhere)
 
-    async def started(self, session: str, pid: int) -> None:
-        await self._there(self._kernels.started(session, pid))
+    async def started(self, session: str, pid: int, created: float | None) -> None:
+        await self._there(self._kernels.started(session, pid, created))
         await self._there(self._kernels.burst(session, "start"))
 
     async def ended(self, session: str, why: Literal["cleanup", "dead"]) -> None:
