@@ -1,6 +1,6 @@
 # Two commands: `make demo` shows the product at work on simulated GPUs, `make test` passes every test.
 # Both set up what they need in .venv; nothing else on the machine is changed, except that `make test` installs
-# Debian's chromium and nats-server with apt when it runs as root and they are not there.
+# Debian's chromium, nats-server, postgresql, iproute2 and faketime with apt when it runs as root and they are not there.
 
 PYTHON ?= python3
 VENV := .venv
@@ -46,6 +46,7 @@ unit: $(VENV)/installed-test
 	$(SAY) '3/6 Python tests'
 	@sh scripts/need-nats
 	@sh scripts/need-proxy $(VENV)
+	@sh scripts/need-bed
 	@$(BIN)/pytest -q -n 2 --dist loadfile -m 'not browser and not wheel and not alone' $(PYTEST_ARGS)
 	@$(BIN)/pytest -q -m alone $(PYTEST_ARGS)
 
