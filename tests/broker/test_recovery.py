@@ -9,10 +9,10 @@ import sqlite3
 import pytest
 
 from jupyter_gpushare.broker.ledger import Ledger
-from jupyter_gpushare.errors import Conflict
+from jupyter_gpushare.errors import Conflict, Unavailable
 from jupyter_gpushare.model import Caller, Park
 
-from .conftest import server
+from .conftest import kernel, server
 
 
 async def test_leases_and_bindings_outlive_the_broker_in_the_real_ledger(world, tmp_path):
@@ -200,3 +200,11 @@ async def test_a_resume_asked_while_it_is_being_parked_brings_it_back(world):
     await w.settle()
     session = w.broker.cluster.sessions["k1"]
     assert (session.parked, session.leased) == (False, True)
+
+
+async def test_simulated_work_on_a_server_that_has_not_spoken_to_a_new_broker_yet_is_asked_for_again(world):
+    w = await world()
+    await w.kernel("k1")
+    w.broker.cluster.servers.clear()
+    with pytest.raises(Unavailable, match="alpha has not told"):
+        await w.call("POST", "sessions/k1/simulate", kernel("alice", "k1"), {"memory": 0})

@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import Iterable, Mapping
 
-import msgspec
 import nats
 import psutil
 
@@ -104,7 +103,3 @@ def _disagreement(server: str, held: Held, row: Row) -> str | None:
     if held.parked_bytes and row.guarantee:
         return f"{held.session} is parked on {server}, and its lease guarantees {row.guarantee:g}"
     return None
-
-
-def plain(report: NodeReport) -> object:
-    return msgspec.to_builtins(report)
