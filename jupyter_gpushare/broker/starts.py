@@ -230,7 +230,7 @@ def _new(broker: Broker, spec: SessionSpec) -> Session:
 
 
 def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
-    """A restart keeps lease and devices; what the old process had on them or in host memory went with it."""
+    """A restart keeps lease and devices, unless they are lost; what the old process had there or in host RAM is gone."""
     cluster, now = broker.cluster, broker.clock()
     session.last_alive, session.recovering = now, False
     session.label, session.path, session.origin, session.singleuser = (
@@ -259,6 +259,8 @@ def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
         shadow.placements = {}
     if shadow is not None:
         broker.end(shadow, "used")
+    if any(map(cluster.lost, session.placements)):
+        broker.applier.lift(session)
     if session.wants and not _placed(session) and session.waiting_since is None:
         session.waiting_since = now
     broker.applier.remember(session)

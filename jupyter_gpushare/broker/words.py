@@ -57,6 +57,7 @@ def needs_restart(what: str) -> str:
 
 NO_GPU_IN_TIME = "Started without a GPU. None was free in time. Your place in line is kept."
 TAKE_NEEDS_RESTART = " Taking it when it is free needs a kernel restart."
+MORE = 1.1  # times the memory that was asked for, from which it is said
 TAKE_BY_ITSELF = " It is used as soon as it is free."
 
 
@@ -91,7 +92,7 @@ def message(
         "resuming": f"Coming back. {format_bytes(session.held.moved_bytes if session.held else None)} of"
         f" {format_bytes(session.parked_bytes)}. Your cell starts right after.",
         "waiting": f"Waiting for {asked(session)}, {place(position)}, {about(eta_s)}.",
-        "none": "Runs without a GPU. Ask for one at any time.",
+        "none": _without(cluster),
         "lost": f"{where} stopped answering. Its memory is lost; the kernel and what it holds in RAM live on.",
         "dead": "Ended. Its GPU was given back.",
     }
@@ -111,8 +112,29 @@ def message(
         pinned = session.pinned_until is not None and session.pinned_until > now
         if pinned:
             return f"Kept on {where}. Nothing is parked before the time you chose."
-        return reclaim(session, now) or ordinary[state]
+        return reclaim(session, now) or _more_than_asked(session, where) or ordinary[state]
+    if state == "active":
+        return _more_than_asked(session, where) or ordinary[state]
     return ordinary[state]
+
+
+def _without(cluster: Cluster) -> str:
+    if cluster.devices:
+        return "Runs without a GPU. Ask for one at any time."
+    troubled = any(server.findings for server in cluster.servers.values())
+    return f"Runs without a GPU: {'none can be read just now' if troubled else 'there is none here'}."
+
+
+def _more_than_asked(session: Session, where: str) -> str | None:
+    """For who uses more memory than was asked for: nothing on the device keeps a session's processes to it together."""
+    asked_for = session.demand.memory
+    used = max((placement.memory_used or 0 for placement in session.placements.values()), default=0)
+    if asked_for is None or used <= MORE * asked_for:
+        return None
+    return (
+        f"Its processes have {format_bytes(used)} of memory on {where}, {format_bytes(asked_for)} were asked for:"
+        " others may run out of it."
+    )
 
 
 def _stray(cluster: Cluster, session: Session) -> str | None:

@@ -102,6 +102,32 @@ async def test_a_holder_that_asks_for_more_memory_than_is_free_waits_at_its_next
     assert (await w.call("POST", "sessions/k2/admit", kernel("bob", "k2"), {"wait_s": 0}))["admitted"]
 
 
+async def test_a_restart_after_a_new_mig_layout_gets_one_of_the_new_instances(world):
+    """A18: the instance it had is gone for good, with its name."""
+    w = await world(devices=1)
+    (old,) = w.node.uuids = ["MIG-a"]
+    w.node.facts[old] = {"sharing": "mig"}
+    await w.settle()
+    await w.kernel("k1", demand={"gpus": 1})
+    await w.cell("k1")
+    w.node.uuids += ["MIG-c", "MIG-d"]
+    w.node.facts |= {"MIG-c": {"sharing": "mig"}, "MIG-d": {"sharing": "mig"}}
+    w.node.states[old] = "lost"
+    await w.settle()
+    assert (await w.seen("k1"))["state"] == "lost"
+    again = await w.open("k1", demand={"gpus": 1}, restart=True)
+    assert set(again["devices"]) < {"MIG-c", "MIG-d"}
+    assert len((await w.open("k2", "bob", demand={"gpus": 1}))["devices"]) == 1
+    assert (await w.open("k3", "bob", demand={"gpus": 1}))["devices"] == []
+
+
+async def test_a_kernel_where_there_is_no_gpu_is_told_so(world):
+    """A5"""
+    w = await world(devices=0)
+    await w.kernel("k1", demand={"gpus": 0})
+    assert (await w.seen("k1"))["message"] == "Runs without a GPU: there is none here."
+
+
 async def test_a_pinned_session_is_not_parked(world):
     w = await world(Policy(idle_after_s=5, warn_before_s=1), devices=1)
     await w.kernel("k1", demand={"gpus": 0.6})

@@ -40,6 +40,21 @@ async def test_the_memory_it_asked_for_becomes_a_limit_only_where_the_admin_want
     assert (await world.open("a", demand={"gpus": 0.2, "memory": 2**30}))["memory_limit"] == 2**30
 
 
+async def test_processes_that_together_have_more_than_was_asked_for_are_shown_and_told(world):
+    """F4: the limit holds for each process; a kernel and its three workers have four times as much."""
+    world = await world(devices=1, mps_memory_limit=True)
+    world.node.facts[ZERO] = under_mps()
+    await world.settle()
+    await world.kernel("a", demand={"gpus": 0.2, "memory": 2**30})
+    await world.cell("a", memory=2**30)
+    assert "asked for" not in (await world.seen("a"))["message"]
+    world.node.uses("a", ZERO, memory=4 * 2**30, busy=0.5)
+    await world.settle()
+    seen = await world.seen("a")
+    assert seen["devices"][0]["memory_used"] == 4 * 2**30
+    assert "have 4.0 GiB of memory on GPU 0, 1.0 GiB were asked for" in seen["message"]
+
+
 async def test_a_share_under_mps_never_grows_beyond_what_the_ceiling_lets_it_use(world):
     world = await world(devices=1)
     world.node.facts[ZERO] = under_mps()

@@ -70,6 +70,18 @@ def test_two_devices_have_a_bar_each_and_both_names_here() -> None:
     assert "here cuda:1, cuda:0" in card.text
 
 
+def test_a_kernel_masked_to_the_fourth_card_shows_that_cards_numbers_and_calls_it_its_first() -> None:
+    """C5: NVML knows no mask; what the kernel calls cuda:0 is device 3 of the machine."""
+    first = CLUSTER["servers"][0]["devices"][0]  # type: ignore[index]
+    cards = [{**first, "uuid": f"GPU-{n}", "index": n, "memory_total": (n + 1) * 2**30} for n in range(4)]
+    cluster = {**CLUSTER, "servers": [{"name": "alpha", "devices": cards}]}
+    own = [{"uuid": "GPU-3", "share": 1.0, "memory_used": 3 * 2**30, "utilization": 0.25}]
+    card = render.status(session(devices=own), cluster, mask="GPU-3")
+    assert card.text.startswith("GPU 3 ")
+    assert "memory 3.0 of 4 GiB   busy 25%" in card.text
+    assert "here cuda:0" in card.text
+
+
 def test_simulated_devices_are_marked_as_such() -> None:
     card = render.status(session(), {**CLUSTER, "simulated": True})
     assert '<span class="chip">simulated</span>' in card.html

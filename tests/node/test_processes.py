@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from jupyter_gpushare.model import Attach, Device, Process
+from jupyter_gpushare.node import usage
 from jupyter_gpushare.node.proc import Proc, Seen, lives
 from jupyter_gpushare.node.processes import Attribution, end
 
@@ -299,6 +300,20 @@ def test_processes_that_vanish_or_cannot_be_read_keep_their_row_and_spoil_no_oth
     assert rows[1][::2] == (None, "foreign")
     assert rows[2] == (None, None, "foreign")
     assert rows[3] == ("a", "alice", None)
+
+
+def test_of_a_tree_whose_child_ends_between_list_and_lookup_the_rest_is_summed(table, attribution):
+    """B5"""
+    table.add(100)
+    for child in (101, 102, 103):
+        table.add(child, parent=100)
+    attach(attribution, "a", 100, "GPU-0")
+    table.kill(102)  # NVML has listed it already
+
+    seen = attribution.attribute(device(100, 101, 102, 103, memory=10 * MIB, unaccounted=0))
+
+    assert usage.uses(seen)["a"].memory == 30 * MIB
+    assert seen.memory_unaccounted == 10 * MIB
 
 
 def test_a_root_that_cannot_be_read_any_more_is_not_taken_for_dead(table, attribution):

@@ -43,6 +43,12 @@ def test_a_hint_stays_away_where_the_user_decided(inherited, hints):
     assert {name for name in found if name.startswith(("TF_", "XLA_"))} == hints
 
 
+def test_a_kernel_that_has_its_devices_to_itself_finds_no_hints():
+    """C12"""
+    found = kernel_environment({}, Binding(session="a", state="bound", devices=(GPU,), shared=False))
+    assert not [name for name in found if name.startswith(("TF_", "XLA_"))]
+
+
 def test_the_next_server_removes_the_gates_of_a_killed_one_and_none_of_a_living_one(tmp_path):
     living = Gates(tmp_path)
     Gate(living.path, "a")

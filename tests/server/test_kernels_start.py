@@ -11,6 +11,8 @@ import pytest
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
 
+from jupyter_gpushare.node.proc import lives
+
 LAUNCH = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 
 
@@ -86,6 +88,34 @@ async def test_the_lease_wins_over_the_kernelspecs_own_mask_also_under_a_wrapper
 
     assert variables["CUDA_VISIBLE_DEVICES"] == (await gpu("sessions", kernel_id))["devices"][0]["uuid"]
     assert variables["MINE"] == "1"
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["asked", "killed"])
+async def test_a_kernel_under_a_wrapper_that_stays_has_the_mask_and_is_gone_with_it(kernels, kernelspec, until, now):
+    """B7: `conda run`, `bash -c`: the process that was started is not the kernel, and ending it is not enough."""
+    argv = ["bash", "-c", f'{sys.executable} -m ipykernel_launcher -f "$0"; true', "{connection_file}"]
+    kernel_id = await kernels.start_kernel(kernel_name=kernelspec("stays", argv))
+    wrapper = psutil.Process(kernels.get_kernel(kernel_id).provisioner.pid)
+    mask = wrapper.environ()["CUDA_VISIBLE_DEVICES"]
+
+    async def begun() -> list[psutil.Process]:
+        return [child for child in wrapper.children() if "ipykernel_launcher" in child.cmdline()]
+
+    (real,) = await until(begun, 60)
+    both = {process.pid: process.create_time() for process in (wrapper, real)}
+
+    async def ended() -> bool:
+        return not any(lives(*one) for one in both.items())
+
+    assert real.environ()["CUDA_VISIBLE_DEVICES"] == mask != ""
+    client = kernels.get_kernel(kernel_id).client()
+    client.start_channels()
+    await client.wait_for_ready(timeout=60)
+    client.stop_channels()
+
+    await kernels.shutdown_kernel(kernel_id, now=now)
+
+    assert await until(ended, 60)
 
 
 async def test_a_kernel_that_exits_at_once_holds_nothing_after_the_restarter_gave_up(kernels, gpu, kernelspec, until):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from jupyter_gpushare.demo.servers import DemoFailed, serving
 from tests.serving import ALONE, until
 
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 SETTINGS = {
     "ServerApp": ALONE,
     "GPUShare": {"simulated_inventory": "1x2xA100", "lease_ttl_s": 2, "start_wait_s": 60},
@@ -73,7 +75,18 @@ def stopped(server: Any, session: str, left: psutil.Process) -> bool:
     return True
 
 
-def test_what_survives_a_killed_server_keeps_its_device_until_it_is_stopped(tmp_path, specs):
+@pytest.fixture
+def subreaper():
+    """Orphans come to this process, as they come to systemd's user manager or to a container's first process."""
+    adopts = ctypes.CDLL(None).prctl
+    if adopts(PR_SET_CHILD_SUBREAPER, 1):
+        pytest.skip("no subreapers here")
+    yield os.getpid()
+    adopts(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def test_what_survives_a_killed_server_keeps_its_device_until_it_is_stopped(tmp_path, specs, subreaper):
+    """B8"""
     with server(tmp_path, "alice") as first:
         session = start(first, "wrapper")
         device = first.gpu("GET", f"sessions/{session}")["devices"][0]["uuid"]
@@ -81,6 +94,7 @@ def test_what_survives_a_killed_server_keeps_its_device_until_it_is_stopped(tmp_
         first.process.send_signal(signal.SIGKILL)
         first.process.wait()
     try:
+        assert left.ppid() == subreaper
         with server(tmp_path, "alice") as second:
             until(lambda: second.gpu("GET", "status")["summary"]["devices"] == 2, 20)
             assert second.gpu("GET", "status")["summary"]["free"] == 1
