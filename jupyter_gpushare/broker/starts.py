@@ -230,7 +230,8 @@ def _new(broker: Broker, spec: SessionSpec) -> Session:
 
 
 def _again(broker: Broker, session: Session, spec: SessionSpec) -> None:
-    """A restart keeps lease and devices, unless they are lost; what the old process had there or in host RAM is gone."""
+    """A restart keeps lease and devices, unless they are lost. What the old process had there, or in host memory, is
+    gone."""
     cluster, now = broker.cluster, broker.clock()
     session.last_alive, session.recovering = now, False
     session.label, session.path, session.origin, session.singleuser = (
