@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from jupyter_gpushare.demo.servers import Server, serving, wait_for
+from jupyter_gpushare.units import GIB
 from tests.browser.look import AXE, DARK, LIGHT, picture, theme
 from tests.browser.panel import LAB
 
@@ -41,6 +45,51 @@ def test_a_launcher_card_starts_a_notebook_in_its_form_and_the_form_is_kept(alic
         )
 
     wait_for("the kernel starts with what the card said", asked)
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """What a notebook's own metadata ask of the GPUs; nothing while it is being written."""
+    try:
+        return json.loads(path.read_text())["metadata"]["gpushare"]
+    except json.JSONDecodeError:
+        return {}
+
+
+def test_a_notebook_keeps_what_was_chosen_for_it_and_its_next_kernel_asks_for_that(alice, page):
+    features = alice.notebooks / "features.ipynb"
+    wanted = {**kept(features), "gpus": 2, "memory": 8 * GIB}
+    page.goto(f"{alice.url}lab/tree/features.ipynb?token={alice.token}&reset")
+    expect(page.locator(".jp-GPUShare-tool[data-state]")).to_be_visible(timeout=60_000)
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name="GPU for This Notebook…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("GPUs").fill("2")
+    expect(dialog.get_by_role("status")).to_have_text(re.compile("Starts now|Waits: "), timeout=20_000)
+    dialog.get_by_label("Memory, GiB").fill("8")
+    dialog.get_by_role("button", name="Ask").click()
+    wait_for("the notebook keeps it", lambda: kept(features) == wanted, 20.0)
+
+    page.evaluate("() => void window.jupyterapp.commands.execute('notebook:restart-kernel')")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+
+    def asks() -> float:
+        sessions = alice.gpu("GET", "status")["sessions"]
+        return next((one["demand"]["gpus"] for one in sessions if one["path"] == "features.ipynb"), 0.0)
+
+    wait_for("its next kernel asks for two", lambda: asks() == 2, 30.0)
+    page.reload()
+    expect(page.locator(".jp-GPUShare-tool[data-state]")).to_be_visible(timeout=60_000)
+    page.evaluate("() => void window.jupyterapp.commands.execute('gpushare:choose')")
+    expect(page.get_by_role("dialog").get_by_label("GPUs")).to_have_value("2")
+
+
+def test_a_notebook_without_a_gpu_holds_none_and_says_so(alice, page):
+    page.goto(f"{alice.url}lab?token={alice.token}&reset")
+    before = set(alice.notebooks.glob("Untitled*.ipynb"))
+    page.locator(".jp-LauncherCard").filter(has_text="Python 3 (ipykernel) · no GPU").click(timeout=60_000)
+    expect(page.locator(".jp-GPUShare-tool")).to_contain_text("No GPU", timeout=60_000)
+    (made,) = set(alice.notebooks.glob("Untitled*.ipynb")) - before
+    assert kept(made) == {"gpus": 0}
 
 
 def test_what_is_done_can_be_undone_for_ten_seconds(alice, page):

@@ -2,7 +2,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 import { useEffect, useId, useState } from 'react';
 
-import { about, modelName } from '../format';
+import { about, modelName, shortModel } from '../format';
 import { IDemand, IStatus } from '../tokens';
 
 const GIB = 2 ** 30;
@@ -94,7 +94,7 @@ export function AskForm({ demand, status, trans, estimate, onChange }: IAskProps
       <select id={`${id}model`} value={model} onChange={event => setModel(event.target.value)}>
         <option value="">{trans.__('any')}</option>
         {[...models].map(name => (
-          <option key={name} value={name.split(' ')[0]}>
+          <option key={name} value={shortModel(name)}>
             {name}
           </option>
         ))}
