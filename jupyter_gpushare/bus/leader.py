@@ -55,7 +55,7 @@ class Leadership:
         """An answer may be lost, or late, while NATS starts anew: it is tried several times before the key runs out."""
         clock = asyncio.get_running_loop().time
         renewed = clock()
-        why = "its key could not be renewed"
+        why = still = "this process stood still"
         while True:
             await asyncio.sleep(self._ttl_s / 6)
             asked = clock()
@@ -64,7 +64,7 @@ class Leadership:
                 break
             try:
                 await asyncio.wait_for(self._renew(), min(left_s, self._ttl_s / 3))
-                renewed, why = asked, "this process stood still"
+                renewed, why = asked, still
             except KeyWrongLastSequenceError:
                 why = "another one does"
                 break
@@ -85,4 +85,5 @@ class Leadership:
                 raise error from None
             if found.value != value or found.revision is None:
                 raise
-            self._revision = found.revision  # renewed before, only the answer was lost
+            # Renewed before, only the answer was lost; the time that the key has left counts from now.
+            self._revision = await self._bucket.update("leader", value, last=found.revision)

@@ -29,9 +29,9 @@ from .plan import Fault, planned
 ROOT = Path(__file__).parents[2]
 PEOPLE = {"alice": "alpha", "bob": "beta", "carol": "gamma"}
 POLICY = {"idle_after_s": 1.0, "warn_before_s": 0.5, "window_s": 2.0}  # much is taken back and given on
-HEALED_S = 60.0  # until every part is back after everything was healed
-AGREED_S = 30.0  # until ledger, nodes and processes say the same while nothing goes on
-ENDED_S = 60.0  # until nothing is held any more after everything ended
+HEALED_S = 120.0  # until every part is back after everything was healed
+AGREED_S = 60.0  # until ledger, nodes and processes say the same while nothing goes on
+ENDED_S = 120.0  # until nothing is held any more after everything ended
 
 
 @dataclass
