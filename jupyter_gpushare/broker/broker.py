@@ -234,6 +234,8 @@ class Broker:
     async def _recover(self) -> None:
         rows = await self.ledger.leases()
         self._unread = rows is None
+        if rows is None:
+            return  # all of it is asked for again when the ledger is back: who takes over must not wait for it
         if rows:
             count = starts.recover(self.cluster, rows, self.clock())
             log.info("Took up %d leases of the ledger; each is kept until proof of its end", count)
