@@ -544,7 +544,7 @@ export type components = {
      * Constraints
      * @description Where a session may run; None is anywhere, and so are "" and "any" in a demand that was `checked`.
      *
-     *     `model` matches any part of a device's model name.
+     *     `model` matches any part of a device's model name. `server` "here" is the machine of its single-user server.
      */
     Constraints: {
       /** @default null */
