@@ -6,8 +6,9 @@ proper, a process of its own that outlives the line, and from then on only carri
 comes later finds the keeper by its folder.
 
 Both ways, one JSON object a line. To the keeper: ``{"do": "alive"}``, ``{"do": "signal", "number": 2}``, ``{"do":
-"forget"}`` (its end was heard of). From it: ``started`` (what `Keeper.started` says), ``log`` (text), ``refused`` (why
-the kernel was ended), ``exit`` (code as `subprocess` gives it), ``error``.
+"gate", "says": "6f00"}`` (the two bytes of the kernel's gate, in hex), ``{"do": "forget"}`` (its end was heard of).
+From it: ``started`` (what `Keeper.started` says), ``log`` (text), ``refused`` (why the kernel was ended), ``exit``
+(code as `subprocess` gives it), ``error``.
 """
 
 import ctypes
@@ -27,7 +28,8 @@ import urllib.parse
 PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 MACHINES_OWN = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "XAUTHORITY", "HOSTNAME", "TMPDIR")
 CONNECTION_FILE = "{gpushare_connection_file}"  # stands for its path here, in the kernel's command
-FOLDER = "{gpushare_folder}"  # for the keeper's folder in GPUSHARE_URL, quoted as there
+FOLDER = "{gpushare_folder}"  # for the keeper's folder: in GPUSHARE_URL, quoted as there, and in GPUSHARE_GATE
+GATE = "gate"  # the file there that the kernel reads before each cell
 KEPT_LOG = 1 << 16  # characters of output kept while nobody listens
 LINE_MAX = 1 << 24
 SLOW_S = 10.0  # a line that takes nothing for so long has gone
@@ -115,6 +117,10 @@ class Keeper:
         env["JPY_PARENT_PID"] = str(os.getpid())
         if "GPUSHARE_URL" in env:
             env["GPUSHARE_URL"] = env["GPUSHARE_URL"].replace(FOLDER, urllib.parse.quote(folder, safe=""))
+        self.gate = os.open(os.path.join(folder, GATE), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.pwrite(self.gate, b"a\0", 0)  # ask first
+        if "GPUSHARE_GATE" in env:
+            env["GPUSHARE_GATE"] = env["GPUSHARE_GATE"].replace(FOLDER, folder)
         self.kernel = subprocess.Popen(  # noqa: S603 the kernelspec's own command, as its server would run it
             [part.replace(CONNECTION_FILE, file) for part in job["cmd"]],
             cwd=job["cwd"],
@@ -222,6 +228,8 @@ class Keeper:
             said = json.loads(text.decode())
             if said["do"] == "signal" and self.code is None:
                 self.signal(said["number"])
+            elif said["do"] == "gate":
+                os.pwrite(self.gate, bytes.fromhex(said["says"]), 0)
             elif said["do"] == "forget":
                 self.forgotten = True
 

@@ -150,6 +150,7 @@ class RemoteProcess:
 
     def __post_init__(self) -> None:
         self._owed: list[int] = []
+        self._gate: bytes | None = None
         self._heard_at = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._follow(), name=f"gpushare-remote-{self.pid}"),
@@ -192,6 +193,11 @@ class RemoteProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def show_gate(self, says: bytes) -> None:
+        """What its gate says from now on; the two bytes of `server/gate.py`."""
+        self._gate = says
+        self._say(do="gate", says=says.hex())
 
     # --- its line ---------------------------------------------------------------------------------------------
 
@@ -276,6 +282,8 @@ class RemoteProcess:
             self.line = line
             self._heard_at = time.monotonic()
             self.log.info("The line to %s is back (kernel %d).", self.server, answer["started"]["pid"])
+            if self._gate is not None:
+                self.show_gate(self._gate)
             owed, self._owed = self._owed, []
             for number in owed:
                 self.send_signal(number)

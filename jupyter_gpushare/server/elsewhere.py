@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from ..config import GPUShare
-from ..remote.keeper import FOLDER
+from ..remote.keeper import FOLDER, GATE
 from ..remote.lines import Launcher, Unreachable
 from ..remote.process import Gone, Job, Ready, RemoteProcess, look
 from ..tasks import end
@@ -22,6 +22,7 @@ from .returned import Notes, Saved
 from .socket import user_name
 
 if TYPE_CHECKING:
+    from .kernels import Kernels
     from .there import There
 
 LEFT_OUT_S = 30.0  # a machine that could not be reached is not tried again before
@@ -31,11 +32,9 @@ LOOK_S = 0.5  # between two looks whether one that was let go has ended
 class Elsewhere:
     """What a provisioner asks about other machines. Belongs to one event loop."""
 
-    def __init__(
-        self, config: GPUShare, url: Callable[[], str | None], known_by: Callable[[str, str], None], log: logging.Logger
-    ) -> None:
-        """`url`: where kernels on this machine reach their server. `known_by`: see `Kernels`."""
-        self.known_by = known_by
+    def __init__(self, config: GPUShare, url: Callable[[], str | None], kernels: Kernels, log: logging.Logger) -> None:
+        """`url`: where kernels on this machine reach their server."""
+        self.kernels = kernels
         self._config, self._url, self.log = config, url, log
         self.keep_s = config.remote_keep_s
         self.returned: dict[str, tuple[Saved, RemoteProcess]] = {}  # of an earlier server, not taken up yet
@@ -91,6 +90,8 @@ class Elsewhere:
         except Unreachable:
             self._left_out[server] = time.monotonic() + LEFT_OUT_S
             raise
+
+    gate = f"{FOLDER}/{GATE}"  # where a kernel there reads its gate
 
     @property
     def url(self) -> str | None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 OPEN, ASK = b"o", b"a"
@@ -58,15 +59,26 @@ class Gate:
         self.path = folder / f"gate-{session}"
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         os.pwrite(self._file, ASK + b"\0", 0)
-        self._trims = 0
+        self._state, self._trims = ASK, 0
+        self._show: Callable[[bytes], None] | None = None
+
+    def also(self, show: Callable[[bytes], None]) -> None:
+        """Both bytes are shown in another way, too, now and whenever they change: to a kernel on another machine."""
+        self._show = show
+        show(self._state + bytes([self._trims]))
 
     def set(self, state: bytes) -> None:
         os.pwrite(self._file, state, 0)
+        changed, self._state = state != self._state, state
+        if changed and self._show is not None:
+            self._show(self._state + bytes([self._trims]))
 
     def trim(self) -> None:
         """Asks the kernel to give back cached device memory; a change of the count is the request."""
         self._trims = (self._trims + 1) % 256
         os.pwrite(self._file, bytes([self._trims]), 1)
+        if self._show is not None:
+            self._show(self._state + bytes([self._trims]))
 
     def close(self) -> None:
         os.close(self._file)

@@ -136,7 +136,9 @@ class Kernels:
     def environment(self, session: str, inherited: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, str]:
         """What goes over the environment of a kernel that was opened; `elsewhere`: on another machine."""
         kernel = self._kernels[session]
-        url = self._url() if not elsewhere or self.elsewhere is None else self.elsewhere.url
+        url, gate = self._url(), None if kernel.gate is None else str(kernel.gate.path)
+        if elsewhere and self.elsewhere is not None:
+            url, gate = self.elsewhere.url, None if gate is None else self.elsewhere.gate
         return kernel_environment(
             inherited,
             kernel.binding or Binding(session=session, state="none"),
@@ -145,8 +147,14 @@ class Kernels:
             url=url,
             token=None if url is None else kernel.token,
             cafile=self.terms.cafile,
-            gate=None if kernel.gate is None or url is None or elsewhere else str(kernel.gate.path),
+            gate=None if url is None else gate,
         )
+
+    def show_gate(self, session: str, show: Callable[[bytes], None]) -> None:
+        """What its gate says is told to a kernel on another machine by this."""
+        gate = self._kernels[session].gate
+        if gate is not None:
+            gate.also(show)
 
     def known_by(self, session: str, token: str) -> None:
         """The capability that a kernel has had from an earlier server."""

@@ -75,7 +75,7 @@ class Rooms:
         if config.remote_servers:
             from .elsewhere import Elsewhere
 
-            self.kernels.elsewhere = Elsewhere(config, url, self.kernels.known_by, log)
+            self.kernels.elsewhere = Elsewhere(config, url, self.kernels, log)
 
     def start(self) -> None:
         self.link.start()

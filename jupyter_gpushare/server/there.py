@@ -87,7 +87,7 @@ class There:
             saved, self.process = returned
             connection = saved.connection_info()
             if saved.token is not None:
-                self._elsewhere.known_by(saved.spec.id, saved.token)
+                self._elsewhere.kernels.known_by(saved.spec.id, saved.token)
         else:
             assert ready is not None
             server = ready.launcher.server
@@ -98,6 +98,8 @@ class There:
             started = self.process.started
             connection = {**self._manager.get_connection_info(), "ip": started.ip, **started.ports}
             self._write(connection, kwargs["env"].get("GPUSHARE_TOKEN"))
+        assert self._spec is not None
+        self._elsewhere.kernels.show_gate(self._spec.id, self.process.show_gate)
         self._before = self.process.server, [connection[port] for port in PORTS]
         return connection
 

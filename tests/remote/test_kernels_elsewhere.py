@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -72,7 +73,19 @@ async def test_its_user_can_ask_from_there_as_from_here(kernels, gpu):
     manager = kernels.get_kernel(kernel)
     asked = "import jupyter_gpushare\nprint(jupyter_gpushare.session().status()['id'])"
     assert await run(manager, asked) == kernel
-    assert "GPUSHARE_GATE" not in await told(manager, "dict(os.environ)")
+
+
+async def test_its_gate_is_told_there_so_that_a_cell_need_not_ask(kernels, until):
+    kernel = await kernels.start_kernel()
+    manager = kernels.get_kernel(kernel)
+    file = Path(await told(manager, "os.environ['GPUSHARE_GATE']"))
+    assert file.parent == Path(manager.provisioner.process.started.folder)
+    await until(lambda: file.read_bytes() == b"o\0")
+    gate = manager.provisioner._desk._kernels[kernel].gate
+    gate.trim()
+    await until(lambda: file.read_bytes() == b"o\1")
+    gate.set(b"a")
+    await until(lambda: file.read_bytes() == b"a\1")
 
 
 async def test_a_cell_is_interrupted(kernels):
