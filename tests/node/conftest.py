@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 
+from jupyter_gpushare.node.checkpoint_driver import HelperDriver
+from tests.standin import cuda, nvml
+
+from .checkpoint_machine import Machine
+
 HERE = Path(__file__).parent
 
 
@@ -124,3 +129,25 @@ def nvml_standin(
     found = Standin(standin, build_standin(), tmp_path_factory.mktemp("scenario"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, HelperDriver]]:
+    """Gives drivers on one scenario, whose helper stays warm from test to test. A fresh one for whoever needs it."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    library = cuda.build(nvml.build(folder / "libraries"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in nvml.environment(library, folder / "scenario").items():
+            patch.setenv(name, value)
+        patch.setenv("CUDA_CALLS", str(folder / "calls"))
+        driver = HelperDriver()
+        yield folder, driver
+        driver.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, drivers: tuple[Path, HelperDriver]) -> Iterator[Machine]:
+    """Two A100 whose processes can be parked."""
+    made = Machine(*drivers, tmp_path / "journal.json")
+    yield made
+    made.close()
