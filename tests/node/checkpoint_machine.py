@@ -1,4 +1,4 @@
-"""A machine for tests of parking: real helpers on stand-ins of the driver, processes with the memory a scenario says."""
+"""A machine for tests of parking: real helpers on stand-ins of the driver, memory as a scenario says."""
 
 from __future__ import annotations
 
