@@ -16,7 +16,7 @@ from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
 from ..tasks import end
-from . import api, choices, loop, starts, state, upkeep, view, wishes
+from . import api, choices, loop, recovery, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
 from .ledger import Ledger
@@ -237,10 +237,11 @@ class Broker:
         if rows is None:
             return  # all of it is asked for again when the ledger is back: who takes over must not wait for it
         if rows:
-            count = starts.recover(self.cluster, rows, self.clock())
+            count = recovery.recover(self.cluster, rows, self.clock())
             log.info("Took up %d leases of the ledger; each is kept until proof of its end", count)
             for session in self.cluster.sessions.values():
                 self.applier.attach(session)
+                self.applier.remember(session)
         wishes.restore(self, await self.ledger.wishes() or ())
         usage = await self.ledger.fair_usage()
         now = self.clock()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from ..errors import BadDemand, Conflict, NotAllowed, OverLimit
+from ..errors import Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, SessionSpec, checked
 from . import mps, room, wishes, words
-from .records import Cluster, Placement, Session, Ticket
-from .rows import LeaseRow
+from .records import Placement, Session, Ticket
 from .upkeep import begin_burst, end_burst
 
 if TYPE_CHECKING:
@@ -357,56 +355,3 @@ def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> N
             session.last_burst_end, session.admitted_at = now, None
             if not session.bursting(now):
                 end_burst(session, now)
-
-
-def _as_written(row: LeaseRow) -> Demand:
-    """The demand of a row; what it holds, where the demand makes no sense: a lease is kept all the same."""
-    try:
-        return checked(row.demand)
-    except BadDemand as error:
-        log.warning("The demand of %s in the ledger is not usable: %s", row.session, error)
-        return Demand(gpus=row.guarantee if 0 <= row.guarantee <= 1 else 1.0)
-
-
-def recover(cluster: Cluster, rows: Iterable[LeaseRow], now: float) -> int:
-    """Takes up sessions of the ledger; how many. Until server or node confirms them, theirs is nobody else's."""
-    count = 0
-    for row in rows:
-        if row.session in cluster.sessions:
-            continue
-        session = Session(
-            id=row.session,
-            user=row.user,
-            origin=row.origin,
-            label=row.label,
-            path=row.path,
-            server=row.server or None,
-            demand=_as_written(row),
-            pool=None,
-            opened=now,
-            pid=row.pid,
-            started=row.started,
-            processes="none" if row.pid is None else "unknown",
-            last_alive=now,
-            recovering=True,
-            mask=row.devices,
-            row=row,
-        )
-        lease = row.guarantee > 0
-        session.placements = {
-            uuid: Placement(
-                device=uuid,
-                lease=lease,
-                borrowed=lease and row.borrowed,
-                share=row.guarantee,
-                target=row.guarantee if lease else None,
-                share_since=now,
-            )
-            for uuid in row.devices
-        }
-        session.lease_since = now if lease else None
-        cluster.sessions[session.id] = session
-        if row.path is not None:
-            cluster.tickets[(row.user, row.origin, row.path)] = row.session
-        count += 1
-    return count

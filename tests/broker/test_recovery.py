@@ -9,8 +9,9 @@ import sqlite3
 import pytest
 
 from jupyter_gpushare.broker.ledger import Ledger
+from jupyter_gpushare.broker.room import committed
 from jupyter_gpushare.errors import Conflict, Unavailable
-from jupyter_gpushare.model import Caller, Park
+from jupyter_gpushare.model import Caller, Finding, Park
 
 from .conftest import kernel, server
 
@@ -208,3 +209,26 @@ async def test_simulated_work_on_a_server_that_has_not_spoken_to_a_new_broker_ye
     w.broker.cluster.servers.clear()
     with pytest.raises(Unavailable, match="alpha has not told"):
         await w.call("POST", "sessions/k1/simulate", kernel("alice", "k1"), {"memory": 0})
+
+
+async def test_a_lease_that_can_be_read_only_after_its_gpu_was_given_on_is_granted_to_nobody_twice(world):
+    w = await world(devices=1)
+    await w.kernel("k1", demand={"gpus": 1})
+    (row,), read = await w.ledger.leases(), w.ledger.leases
+    await w.broker.stop()
+
+    async def unread():
+        return None
+
+    w.ledger.leases, w.ledger.degraded = unread, Finding(code="ledger", message="It is away.")
+    w.make()
+    await w.start()
+    await w.kernel("k2", "bob", demand={"gpus": 1})
+    sessions = w.broker.cluster.sessions
+    assert sessions["k2"].owns  # nobody who could be asked knows of k1's lease
+
+    w.ledger.leases, w.ledger.degraded = read, None
+    await w.broker._recover()
+    assert (sessions["k1"].leased, sessions["k1"].owns) == (True, False)
+    assert committed(w.broker.cluster, row.devices[0]) == 1.0
+    assert {kept.session: kept.borrowed for kept in w.ledger.open.values()} == {"k1": True, "k2": False}
