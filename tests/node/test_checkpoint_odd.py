@@ -19,7 +19,7 @@ def test_of_two_that_come_back_to_one_device_at_once_one_waits_for_the_other(mac
     both, mechanism = {name: machine.process(8 * GIB) for name in "ab"}, machine.mechanism()
     for name, target in both.items():
         assert mechanism.park(replace(park(), session=name), (target,)).ok
-    machine.say(slow_ms=fault("Restore", 2000))
+    machine.say(slow_ms=fault("Restore", 3000))
     results = {}
 
     def comes_back(name: str) -> None:
