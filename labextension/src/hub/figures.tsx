@@ -19,9 +19,9 @@ import { running, totalShare } from '../view';
 import { FigureTile } from './parts';
 import { inLine, IPressure, meanUse, outBy, pressure, resting, trend, wantedBy } from './pressure';
 
-/** To a tenth: as fine as a figure about many devices need be. */
-function tenth(count: number): string {
-  return amount(Math.round(count * 10) / 10);
+/** To a tenth from two devices on: as fine as a figure about many need be. */
+export function tenth(count: number): string {
+  return amount(count < 2 ? count : Math.round(count * 10) / 10);
 }
 
 export function headline(status: IStatus, trans: TranslationBundle): string {

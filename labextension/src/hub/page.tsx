@@ -6,10 +6,10 @@ import { Strips } from '../components/overview';
 import { Rows } from '../components/row';
 import { Servers } from '../components/servers';
 import { Days, Usage } from '../components/usage';
-import { devices as amount, timeOfDay } from '../format';
+import { timeOfDay } from '../format';
 import { inOrder, totals } from '../order';
 import { IHistory } from '../tokens';
-import { Figures, headline } from './figures';
+import { Figures, headline, tenth } from './figures';
 import { Box } from './parts';
 import { Queue, Resting } from './tables';
 
@@ -72,7 +72,7 @@ function Known({ history, days, onDays, of, onUser }: IPageProps): JSX.Element {
       : null;
   const summary = [
     trans._n('%1 server', '%1 servers', Object.keys(status.servers).length),
-    trans.__('%1 of %2 free', amount(Math.round(free * 10) / 10), devices),
+    trans.__('%1 of %2 free', tenth(free), devices),
     silent > 0 ? trans.__('%1 silent', silent) : ''
   ];
   return (
