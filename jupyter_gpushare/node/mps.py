@@ -48,8 +48,8 @@ class Silent(Exception):
     """The control program gave no usable answer. The message says why."""
 
 
-class Late(Silent):
-    """It did not answer in time: whether there is a daemon is not known."""
+class NoAnswer(Silent):
+    """Not even that there is no daemon: its program did not end in time, or cannot be run."""
 
 
 class Fault(Silent):
@@ -110,7 +110,7 @@ class Control:
             if any(self.clients(server) for server in self.servers()):
                 return
             self.end()
-        except Late:
+        except NoAnswer:
             return
         except Silent:
             pass  # there is no daemon
@@ -150,7 +150,7 @@ class Control:
                 text=True,
             )
         except OSError as error:
-            raise Silent(f"{self._program} cannot be run: {error.strerror}.") from None
+            raise NoAnswer(f"{self._program} cannot be run: {error.strerror}.") from None
         try:
             told, _ = process.communicate(text, timeout=START_S if daemon else ASK_S)
         except subprocess.TimeoutExpired:
@@ -161,7 +161,7 @@ class Control:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-            raise Late("The MPS control program did not answer in time.") from None
+            raise NoAnswer("The MPS control program did not answer in time.") from None
         if process.returncode:
             said = (told or "").strip().splitlines()
             raise Silent(said[-1] if said else f"The MPS control program ended with {process.returncode}.")

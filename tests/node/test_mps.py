@@ -203,11 +203,16 @@ def test_a_server_that_is_off_is_cut_off_once_the_clients_that_its_fault_hit_hav
     assert standin.connect(environment(served), pid=79, uid=USER).how == "plain"
 
 
-def test_a_daemon_that_does_not_answer_keeps_its_pipes_for_it_may_have_clients(make, program, monkeypatch):
+@pytest.mark.parametrize("how", ["its program hangs", "its program is gone"])
+def test_a_daemon_that_does_not_answer_keeps_its_pipes_for_it_may_have_clients(make, program, monkeypatch, how):
+    """The second is what an update of the driver does for a while."""
     (served,) = ready(servers := make())
     standin.connect(environment(served), pid=77, uid=USER)
-    monkeypatch.setattr(mps, "ASK_S", 0.3)
-    standin.say(program, hang=["get_server_list"])
+    if how == "its program hangs":
+        monkeypatch.setattr(mps, "ASK_S", 0.3)
+        standin.say(program, hang=["get_server_list"])
+    else:
+        program.unlink()
     servers.attend()
     assert served.why is not None
     assert standin.connect(environment(served), pid=78, uid=USER).how == "mps"
