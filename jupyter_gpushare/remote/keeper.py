@@ -12,6 +12,7 @@ From it: ``started`` (what `Keeper.started` says), ``log`` (text), ``refused`` (
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import pwd
@@ -283,6 +284,7 @@ def keep(job, folder, listener):
 def begun(job):
     """Forks off the keeper of this kernel; its folder, this user's alone."""
     folder = tempfile.mkdtemp(prefix="gpushare-", dir="/tmp")
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # who tidies /tmp by age leaves what is locked
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.path.join(folder, "line"))
     listener.listen(4)

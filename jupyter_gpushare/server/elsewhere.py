@@ -7,7 +7,7 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -41,7 +41,7 @@ class Elsewhere:
         self.notes = Notes()
         self._left_out: dict[str, float] = {}  # until when
         self._processes: set[RemoteProcess] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def reach(self, manager: Any) -> tuple[str, ...]:
         """The machines on which this manager's kernel can start: none where its messages would not be encrypted."""
@@ -127,9 +127,14 @@ class Elsewhere:
     def let_go(self, process: RemoteProcess) -> None:
         """Its end is seen to, also where its machine cannot be reached just now."""
         if process in self._processes:
-            task = asyncio.ensure_future(self._ended(process))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self.own(self._ended(process))
+
+    def own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Goes on until it is done, or this server ends."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _ended(self, process: RemoteProcess) -> None:
         while process.poll() is None:  # noqa: ASYNC110 a process is looked at, here as in jupyter_client
@@ -143,7 +148,7 @@ class Elsewhere:
 
     async def stop(self) -> None:
         """What still runs is ended, as kernels here end with their server."""
-        await end(*self._leaving)
+        await end(*self._tasks)
         while self._processes:
             await self._close(next(iter(self._processes)))
         self.notes.close()

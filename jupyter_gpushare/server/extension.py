@@ -19,6 +19,7 @@ from .desk import DESK
 from .rooms import Rooms
 
 END_KERNELS_S = 3.0  # of the five a server may take to end
+RETURNED_S = 5.0  # for kernels on other machines to be found again before whoever asks sees them
 ANY = ("", "0.0.0.0", "::", "localhost", "127.0.0.1", "*")  # noqa: S104 addresses that include the loopback
 
 
@@ -70,10 +71,11 @@ class GPUShareExtension(ExtensionApp):
 
         self.rooms.kernels.on_decision.append(emitter(serverapp.event_logger))
         self.rooms.start()
-        if self.rooms.kernels.elsewhere is not None:
+        elsewhere = self.rooms.kernels.elsewhere
+        if elsewhere is not None:
             from .returned import take_up
 
-            await take_up(serverapp, self.rooms.kernels.elsewhere)
+            await asyncio.wait({elsewhere.own(take_up(serverapp, elsewhere))}, timeout=RETURNED_S)
 
     async def stop_extension(self) -> None:
         """Ends waiting starts at once, then this server's kernels while there is a broker to be told of their end."""

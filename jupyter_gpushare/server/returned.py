@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 
 from ..model import Binding, SessionSpec
 from ..remote.lines import Unreachable
-from ..remote.process import Started, found
+from ..remote.process import Gone, Started, found
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .elsewhere import Elsewhere
 
 log = logging.getLogger(__name__)
+AGAIN_S = 5.0  # between two tries to reach a machine with kernels of an earlier server
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +37,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     connection: dict[str, str | int]
     spec: SessionSpec
     binding: Binding
+    root: str  # the folder of its server's notebooks
     token: str | None = None  # its session's capability, which it has in its environment
 
     def connection_info(self) -> dict[str, Any]:
@@ -65,9 +69,17 @@ class Notes:
             _path(kernel).unlink(missing_ok=True)
             os.close(file)
 
-    def left_behind(self) -> Iterator[Saved]:
-        """Those whose server has gone; this server's from now on. What cannot be read is removed."""
-        for path in sorted(_folder().glob("*.json")):
+    def left_behind(self, root: str) -> Iterator[Saved]:
+        """Those of a server like this one (`root`: its folder) that has gone; this server's from now on.
+
+        What cannot be read is removed.
+        """
+        try:
+            paths = sorted(_folder().glob("*.json"))
+        except OSError as error:
+            log.warning("Kernels of earlier servers are not looked for: %s", error)
+            return
+        for path in paths:
             try:
                 file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError:
@@ -81,6 +93,9 @@ class Notes:
                 path.unlink(missing_ok=True)
                 os.close(file)
             else:
+                if (saved.spec.singleuser, saved.root) != (os.environ.get("JUPYTERHUB_SERVER_NAME"), root):
+                    os.close(file)
+                    continue
                 self._files[saved.spec.id] = file
                 yield saved
 
@@ -102,30 +117,46 @@ def _path(kernel: str) -> Path:
 
 
 async def take_up(serverapp: ServerApp, elsewhere: Elsewhere) -> None:
-    """What an earlier server of this user left elsewhere is this server's, and its notebooks find their kernels."""
-    notes = elsewhere.notes
-    for saved in notes.left_behind():
-        if saved.spec.singleuser != os.environ.get("JUPYTERHUB_SERVER_NAME"):
-            continue
-        kernel = saved.spec.id
-        try:
-            launcher = await elsewhere.launcher(saved.server)
-            process = await found(launcher, saved.started.folder, elsewhere.keep_s, elsewhere.log)
-        except Unreachable as error:
-            elsewhere.log.warning("Kernel %s of an earlier server is not taken up: %s", kernel, error)
-            notes.forget(kernel)
-            continue
-        elsewhere.returned[kernel] = saved, process
-        await elsewhere.take(process)
-        try:
-            await _as_ever(serverapp, saved)
-        except Exception:  # whatever jupyter_server says to it: one kernel less must not cost the others
-            elsewhere.log.exception("Kernel %s of an earlier server could not be taken up", kernel)
-            elsewhere.let_go(process)
-            process.kill()
-            notes.forget(kernel)
-        finally:
-            elsewhere.returned.pop(kernel, None)
+    """What an earlier server of this user left elsewhere is this server's, and its notebooks find their kernels.
+
+    A machine that cannot be reached is tried again for as long as a keeper waits.
+    """
+    left = list(elsewhere.notes.left_behind(serverapp.root_dir))
+    until = time.monotonic() + elsewhere.keep_s
+    while left:
+        left = [saved for saved in left if not await _taken_up(serverapp, elsewhere, saved)]
+        if left and time.monotonic() > until:
+            for saved in left:
+                elsewhere.notes.forget(saved.spec.id)
+            return
+        await asyncio.sleep(AGAIN_S if left else 0)
+
+
+async def _taken_up(serverapp: ServerApp, elsewhere: Elsewhere, saved: Saved) -> bool:
+    """Whether nothing is left to be tried for it."""
+    kernel = saved.spec.id
+    try:
+        launcher = await elsewhere.launcher(saved.server)
+        process = await found(launcher, saved.started.folder, elsewhere.keep_s, elsewhere.log)
+    except Unreachable as error:
+        over = isinstance(error, Gone)
+        yet = "" if over else " yet"
+        elsewhere.log.warning("Kernel %s of an earlier server is not taken up%s: %s", kernel, yet, error)
+        if over:
+            elsewhere.notes.forget(kernel)
+        return over
+    elsewhere.returned[kernel] = saved, process
+    await elsewhere.take(process)
+    try:
+        await _as_ever(serverapp, saved)
+    except Exception:  # whatever jupyter_server says to it: one kernel less must not cost the others
+        elsewhere.log.exception("Kernel %s of an earlier server could not be taken up", kernel)
+        process.kill()
+        elsewhere.let_go(process)
+        elsewhere.notes.forget(kernel)
+    finally:
+        elsewhere.returned.pop(kernel, None)
+    return True
 
 
 async def _as_ever(serverapp: ServerApp, saved: Saved) -> None:
@@ -135,6 +166,6 @@ async def _as_ever(serverapp: ServerApp, saved: Saved) -> None:
     if path:
         env["JPY_SESSION_NAME"] = os.path.join(serverapp.root_dir, path)
     await kernels.start_kernel(kernel_id=spec.id, kernel_name=saved.kernel_name, path=path, env=env)
-    if path:
+    if path and not await sessions.session_exists(path=path):  # it was opened anew meanwhile
         name, kind = os.path.basename(path), "notebook" if path.endswith(".ipynb") else "console"
         await sessions.create_session(path=path, name=name, type=kind, kernel_name=saved.kernel_name, kernel_id=spec.id)

@@ -125,6 +125,7 @@ class There:
             connection={**connection, "key": connection["key"].decode()},
             spec=self._spec,
             binding=self._binding,
+            root=self._elsewhere.kernels.root,
             token=token,
         )
         self._elsewhere.notes.write(saved)

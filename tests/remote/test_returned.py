@@ -83,7 +83,7 @@ class Server:
         """A cell in one of its kernels, by that one's connection file."""
         client = AsyncKernelClient(connection_file=str(self.home / "runtime" / f"kernel-{kernel}.json"))
         client.load_connection_file()
-        client.start_channels()
+        client.start_channels(hb=False)  # on a busy machine it would take a late beat for the kernel's end
         try:
             await client.wait_for_ready(60)
             return await cells.on(client, code)
