@@ -67,13 +67,18 @@ class Broker:
         self.rev = secrets.randbelow(1 << 30)
         self._pulse: asyncio.Future[None] | None = None  # the next turn, while somebody waits for it
         self._tasks: list[asyncio.Task[None]] = []
-        self._unread = False
+        self._unread, self._began = False, clock()
         self._saved_at = clock()
         self._frame: view.Frame | None = None
 
     @property
     def default_demand(self) -> Demand:
         return Demand(gpus=self.settings.default_gpus, exclusive=self.settings.default_exclusive)
+
+    @property
+    def blind(self) -> bool:
+        """What was lent before is not known yet, and may still be read: nothing is granted until then (rule 1)."""
+        return self._unread and self.clock() - self._began < self.settings.unread_s
 
     # --- its life ---------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ def turn(broker: Broker) -> None:
     try:
         upkeep.upkeep(broker, now)
         # Nothing is known of any device before the first report: nobody is refused for that.
-        if broker.cluster.servers and broker.ready:
+        if broker.cluster.servers and broker.ready and not broker.blind:
             _decide(broker, now)
             broker.decided_turns += 1
             if figures.due(broker.cluster, now):

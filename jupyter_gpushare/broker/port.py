@@ -64,6 +64,7 @@ class Settings:
     tick_s: float = 0.5
     stale_after_s: float = 15.0  # a reading older than this decides nothing
     unparkable_for_s: float = 120.0  # after a park that failed
+    unread_s: float = 0.0  # so long nothing is granted while what was lent before cannot be read from the ledger
     retry_s: float = 5.0  # before a resume that was refused is tried again
     command_timeout_s: float = 5.0
     weights: Mapping[str, float] = field(default_factory=dict)  # user -> their part of the cluster, 1 where unnamed

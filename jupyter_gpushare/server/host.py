@@ -39,6 +39,7 @@ HEAVY = (
     "server.agents",
 )
 FIRST_LOOK_S = 1.0  # a driver that takes longer is there, and its devices are shown when it answers
+UNREAD_S = 60.0  # whoever takes over while the database is away waits so long to know what its predecessor lent
 LOOK_S = 0.5  # between two looks whether another broker writes the ledger
 SCHEDULE_S = 30.0  # how late a change of the policy's schedule may take effect
 PACKAGE = __package__.rpartition(".")[0]
@@ -199,6 +200,7 @@ class Host:
             version=self.version,
             mode=self._mode,
             simulated=config.devices == "simulated",
+            unread_s=UNREAD_S if config.bus_url else 0.0,
             default_gpus=config.default_gpus if some_devices else 0.0,
             default_exclusive=config.default_exclusive,
             off_lease=self.policy.off_lease,

@@ -232,3 +232,31 @@ async def test_a_lease_that_can_be_read_only_after_its_gpu_was_given_on_is_grant
     assert (sessions["k1"].leased, sessions["k1"].owns) == (True, False)
     assert committed(w.broker.cluster, row.devices[0]) == 1.0
     assert {kept.session: kept.borrowed for kept in w.ledger.open.values()} == {"k1": True, "k2": False}
+
+
+async def test_who_takes_over_while_the_ledger_is_away_grants_nothing_until_it_is_read_or_a_minute_went_by(world):
+    w = await world(devices=1, unread_s=60.0)
+    await w.kernel("k1", demand={"gpus": 1})
+    read = w.ledger.leases
+    await w.broker.stop()
+
+    async def unread():
+        return None
+
+    w.ledger.leases, w.ledger.degraded = unread, Finding(code="ledger", message="It is away.")
+    for comes_back in (True, False):
+        w.make()
+        await w.start()
+        await w.kernel("k2", "bob", demand={"gpus": 1})
+        await w.wait(50)
+        assert not w.broker.cluster.sessions["k2"].placements
+        if comes_back:
+            w.ledger.leases = read
+            await w.broker._recover()
+            await w.settle()
+            assert w.broker.cluster.sessions["k1"].owns
+            assert not w.broker.cluster.sessions["k2"].placements
+            w.ledger.leases = unread
+            await w.broker.stop()
+    await w.wait(15)
+    assert w.broker.cluster.sessions["k2"].owns

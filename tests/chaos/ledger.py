@@ -148,4 +148,5 @@ def _uncharged(usage: list[Mapping[str, Any]], lasted_s: Mapping[str, float]) ->
             yield f"{row['session']} was charged what cannot be: {parts}"
     for (session, device), total in held.items():
         if total > lasted_s.get(session, 0.0) + LATE_S:
-            yield f"{session} had a lease for {lasted_s.get(session, 0.0):.1f} s and was charged {total:.1f} s of {device}"
+            lasted = lasted_s.get(session, 0.0)
+            yield f"{session} had a lease for {lasted:.1f} s and was charged {total:.1f} s of {device}"
