@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class Site:
 
     def status(self, broker: str) -> dict[str, Any] | None:
         """What it shows an admin; None where it does not lead or does not answer."""
-        with contextlib.suppress(Refused, OSError):
+        with contextlib.suppress(Refused, OSError, HTTPException):
             found: dict[str, Any] = self.ask(broker, "GET", "status")
             return found
         return None

@@ -9,6 +9,10 @@ import random
 import threading
 import time
 from dataclasses import dataclass, field
+from http.client import HTTPException
+
+from tornado.httpclient import HTTPClientError
+from tornado.websocket import WebSocketError
 
 from jupyter_gpushare.demo.servers import Refused, ask
 from tests.bed.site import Site
@@ -18,7 +22,9 @@ ANSWER_S = 20.0  # for what may be cut off
 KEPT = "from jupyter_gpushare.simulated import allocate\nkept = 42"
 WORK = "import os\nfrom jupyter_gpushare.simulated import work\nprint(os.environ['CUDA_VISIBLE_DEVICES'])"
 QUEUE = "delta"  # the server whose only GPU is asked for whole, again and again
-SHOWN = (Refused, OSError, AssertionError, TimeoutError, ValueError)  # what a person meets while something is away
+SHOWN = (  # what a person meets while something is away
+    Refused, OSError, AssertionError, asyncio.TimeoutError, ValueError, HTTPException, HTTPClientError, WebSocketError,
+)  # fmt: skip
 
 
 @dataclass
@@ -67,7 +73,7 @@ class Person(threading.Thread):
     def leave(self) -> None:
         """Ends every kernel."""
         for kernel in self.user.server("GET", "api/kernels", timeout_s=ANSWER_S):
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(*SHOWN):
                 self.user.server("DELETE", f"api/kernels/{kernel['id']}", timeout_s=ANSWER_S)
 
 
@@ -145,6 +151,6 @@ class Queue(threading.Thread):
             except Refused as error:
                 if error.status == 404:
                     return empty
-            except OSError:
+            except (OSError, HTTPException):
                 continue
         return None

@@ -86,7 +86,7 @@ def run(folder: Path, seed: int, seconds: float, starts_per_s: float, real_per_s
             _hold_and_compare(outcome, site, users, ledger)
             outcome.violations += [said for person in people if (said := person.lost())]
             _end(outcome, site, users, people, ledger)
-            _sum_up(outcome, users, doer)
+            _sum_up(outcome, users)
         finally:
             for part in users.values():
                 part.stop(signal.SIGKILL)
@@ -209,7 +209,7 @@ def _end(outcome: Outcome, site: Site, users: Mapping[str, Part], people: list[P
     outcome.ledger = ledger.counted()
 
 
-def _sum_up(outcome: Outcome, users: Mapping[str, Part], doer: Doer) -> None:
+def _sum_up(outcome: Outcome, users: Mapping[str, Part]) -> None:
     every = [event for part in users.values() for event in events(part)]
     outcome.starts = sum(event["event"] in ("opened", "gave up", "refused") for event in every)
     outcome.cells = Counter(event["how"] for event in every if event["event"] == "cell")
