@@ -225,8 +225,10 @@ class GPUShare(Configurable):
     @validate("remote_servers")
     def _machines_are_known(self, proposal: Bunch) -> dict[str, str]:
         for server, place in as_type(proposal, dict[str, str]).items():
-            if not re.fullmatch(r"ssh://([^@/\s:]+@)?([^@/\s:\[\]]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", place):
-                unusable(proposal.trait, self, place, f"where {server!r} is must be ssh://host or ssh://user@host:port")
+            fits = re.fullmatch(r"ssh://([^@/\s:]+@)?([^@/\s:\[\]]+|\[[0-9a-fA-F:]+\])(:(\d{1,5}))?/?", place)
+            if fits is None or int(fits[4] or 22) not in range(1, 65536):
+                shown = {server: re.sub(r"://[^@/]*@", "://…@", place)}  # a password does not belong in a log
+                unusable(proposal.trait, self, shown, "a machine must be at ssh://host or ssh://user@host:port")
         return proposal.value
 
     @validate("broker_url", "ledger_url", "bus_url")

@@ -133,6 +133,18 @@ async def test_a_killed_server_finds_its_kernels_again(lab, until):
     await until(lambda: not list((lab.home / "runtime" / "gpushare-elsewhere").iterdir()))
 
 
+async def test_a_machine_out_of_reach_is_tried_until_it_is_back(lab, until, beta):
+    kernel, pid = await notebook_of(lab, until)
+    beta.way.cut()
+    lab.kill()
+    lab.start()
+    await until(lambda: f"{kernel} of an earlier server is not taken up yet" in lab.log, 60)
+    assert await lab.sessions() == []
+    beta.way.mend()
+    await until(lab.sessions, 60)
+    assert await lab.run(kernel, "print(kept, os.getpid())") == f"42 {pid}"
+
+
 async def test_a_server_that_is_stopped_ends_its_kernels(lab, until):
     _, pid = await notebook_of(lab, until)
     await asyncio.to_thread(lab.kill, signal.SIGTERM)
