@@ -35,6 +35,7 @@ GPUS = (
     nvml.gpu(0, memory_used=54 * GIB, utilization=86, temperature=71, power_mw=318_000, **PCIE),
     nvml.gpu(1, memory_used=12 * GIB, utilization=23, temperature=48, power_mw=104_000, **PCIE),
 )
+TRACE_S = 20  # of readings in the panel's sparklines
 DASHBOARDS = ("PCIe Throughput", "GPU Resources", "GPU Memory", "GPU Utilization")  # the last is in front
 
 
@@ -79,6 +80,8 @@ def ours(page: Page, folder: Path, environment: dict[str, str]) -> None:
     with serving("alice", folder, settings=settings, environment=environment) as alice:
         panel = opened(page, alice)
         widen(page, panel, 320)
+        page.wait_for_selector(".jp-GPUShare-tool[data-state]", timeout=60_000)  # its kernel answers
+        page.wait_for_timeout(1000 * TRACE_S)
         page.mouse.move(900, 500)
         page.screenshot(path=IMAGES / "compare-gpushare.png")
 
