@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import threading
@@ -23,6 +24,7 @@ from .rooms import Rooms
 log = logging.getLogger(__name__)  # a plain script shows its warnings, those of jupyter_client's own it does not
 STARTING_S = 30.0  # a script can wait for the broker it starts itself: nobody looks at a browser meanwhile
 SAY_AFTER_S = 2.0
+STOP_S = 2.0
 Answer = TypeVar("Answer")
 _lock = threading.Lock()
 _desks: dict[int, ThreadDesk | None] = {}  # by process id: a forked child must make its own
@@ -39,6 +41,7 @@ class ThreadDesk:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="gpushare", daemon=True)
         self._thread.start()
+        atexit.register(self._stop, os.getpid())
 
     @property
     def _kernels(self) -> Kernels:
@@ -88,6 +91,12 @@ class ThreadDesk:
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._rooms.start)
         self._loop.run_forever()
+
+    def _stop(self, pid: int) -> None:
+        """Lets the thread end by itself: ending in the middle of numpy's C++ would abort the whole process."""
+        if os.getpid() == pid:  # a forked child has no such thread
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_S)
 
 
 def configured() -> Config:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,7 @@ def say(answer: dict[str, Any]) -> None:
 
 def main() -> None:
     """Answers until its input ends. An interrupt ends the request that runs and not the process."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
     try:
         worker = Worker()
     except (OSError, CudaError) as error:
