@@ -204,6 +204,20 @@ async def test_more_commands_than_an_agent_carries_out_are_refused_not_queued(co
 # --- presence ---
 
 
+async def test_everybody_there_is_seen_each_time_and_asking_leaves_nothing_in_nats(connect):
+    broker, one, other = await connect(), await connect(), await connect()
+    one.serve("alpha", answers())
+    other.serve("beta", answers())
+    await until(lambda: seen_both(broker))
+    assert {await broker.present() for _ in range(200)} == {frozenset({"alpha", "beta"})}
+    stream = await broker._client.jetstream().stream_info(f"KV_{bus_nats.PRESENT}")
+    assert stream.state.consumer_count == 0
+
+
+async def seen_both(broker):
+    return len(await broker.present()) == 2
+
+
 async def test_a_server_is_present_while_its_agent_lives(connect, quick):
     broker, node = await connect(), await connect()
     assert await broker.present() == frozenset()
@@ -333,6 +347,7 @@ async def test_a_report_that_a_killed_leader_has_is_not_waited_for_once_another_
     node.serve("alpha", answers())
     assert (await answered(first, "alpha", Trim(session="s"))).ok
     await told(node, report(1))
+    await until(first.present)
 
     async def never(message):
         await asyncio.Event().wait()
