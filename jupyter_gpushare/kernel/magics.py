@@ -201,8 +201,8 @@ def _wait(session: Session, words: list[str]) -> Card:
 
     shown = Waiting()
     try:
-        with interruptible():
-            answer = session.wait(seen=shown.answer)
+        with interruptible(shown.answer) as seen:
+            answer = session.wait(seen=seen)
     except KeyboardInterrupt:
         shown.clear()
         return render.note("none", "Stopped waiting.", "Your place in line is given up.")

@@ -69,6 +69,12 @@ def kernels(alice, bob):
     return found
 
 
+def at_rest(person, kernel):
+    """Her session while its state changes by nobody's doing but somebody's command."""
+    session = person.session(kernel)
+    return session if session["state"] != "active" else None
+
+
 def bound(person, kernel):
     session = person.session(kernel)
     return session if session and session["devices"] else None
@@ -117,7 +123,7 @@ OTHERS = [route for route in ROUTES if "{id}" in route.path or route.role == "ad
 @pytest.mark.parametrize("role", ["user", "server", "kernel"])
 def test_nobody_reads_or_changes_somebody_elses_session(alice, bob, kernels, route, role):
     victim = kernels["alice"]
-    before = alice.session(victim)
+    before = wait_for("her cell's burst is over", lambda: at_rest(alice, victim))
     path = route.path.format(id=victim, uuid=before["devices"][0]["uuid"] if before["devices"] else "GPU-0")
     body = None if route.method == "GET" else BODIES.get(route.path.rsplit("/", 1)[-1], {})
     if route.path == "sessions/{id}" and route.method == "PUT":

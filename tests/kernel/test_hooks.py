@@ -98,6 +98,37 @@ def test_stop_during_the_wait_runs_nothing_of_the_cell(
     assert shell.run_cell("ran = 2").success  # the gate still works
 
 
+class StoppedAsItIsFreed:
+    """What an interrupt raises in a finaliser is dropped by Python."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_stop_that_python_drops_still_stops_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped, seen = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: dropped.append(what.exc_type))
+    before = signal.getsignal(signal.SIGINT)
+
+    def wait(*answers: dict[str, Any], fails: Exception | None = None) -> None:
+        with hooks.interruptible(seen.append) as told:
+            StoppedAsItIsFreed()
+            for answer in answers:
+                told(answer)
+            if fails is not None:
+                raise fails
+
+    with pytest.raises(KeyboardInterrupt):
+        wait({"message": "You wait on."})
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    with pytest.raises(KeyboardInterrupt):
+        wait(fails=NotManaged("which would let the cell run"))
+    assert dropped == [KeyboardInterrupt] * 3
+    assert seen == []
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 @pytest.mark.parametrize(
     "answer",
     [
