@@ -104,7 +104,9 @@ class GPUShare(Configurable):
     simulated_user = Text(
         "", help="Owner of this server's sessions, for demonstrations; only with `devices = 'simulated'`."
     )
-    sample_interval_s = Number(1.0, least=0.1, most=60, help="Seconds between two readings of NVML.")
+    sample_interval_s = Number(
+        1.0, least=0.1, most=60, help="Seconds between two readings of NVML; twice that at rest."
+    )
     lease_ttl_s = Number(
         15,
         least=1,

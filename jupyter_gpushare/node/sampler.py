@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model import Device
@@ -15,6 +15,7 @@ from .backend import Backend, BackendAbsent, NothingHere
 
 log = logging.getLogger(__name__)
 
+REST = 2  # pauses are so many times as long at rest: half the cost, and a load that nobody announced is seen 1 s later
 LONGEST_PAUSE_S = 60.0  # between two tries of a backend that is absent
 CLOSE_S = 1.5
 
@@ -39,8 +40,18 @@ class Reading:
     nothing: bool = False
 
 
-def pause_s(interval_s: float, failures: int) -> float:
-    """Seconds until the next call: the interval, doubled with every failure in a row up to a minute."""
+def at_rest(before: Sequence[Device], now: Sequence[Device]) -> bool:
+    """Whether no device computes (one that cannot tell may), and all have the processes of the sample before."""
+
+    def pids(devices: Sequence[Device]) -> dict[str, list[int]]:
+        return {device.uuid: [process.pid for process in device.processes] for device in devices}
+
+    return all(device.utilization == 0.0 for device in now) and pids(now) == pids(before)
+
+
+def pause_s(interval_s: float, failures: int, rests: bool = False) -> float:
+    """Seconds until the next call: the interval, longer at rest, doubled with every failure in a row up to a minute."""
+    interval_s *= REST if rests else 1
     return min(interval_s * 2.0 ** min(failures, 30), max(interval_s, LONGEST_PAUSE_S))
 
 
@@ -67,6 +78,7 @@ class Sampler:
         self._begun = 0  # calls
         self._ended = 0
         self._failures = 0
+        self._rests = False
         self._wanted = False  # somebody wants a sample before the interval is over
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="gpushare-sampler", daemon=True)
@@ -119,7 +131,7 @@ class Sampler:
             while not self._closing:
                 self._sample()
                 with self._changed:
-                    pause = pause_s(self._interval_s, self._failures)
+                    pause = pause_s(self._interval_s, self._failures, self._rests)
                     self._changed.wait_for(lambda: self._wanted or self._closing, pause)
         finally:
             self._backend.close()
@@ -139,6 +151,7 @@ class Sampler:
         with self._changed:
             if reading.trouble != self._reading.trouble:
                 log.info("%s: %s", self._backend.name, reading.trouble or "answers")
+            self._rests = reading.trouble is None and at_rest(self._reading.devices, reading.devices)
             self._failures = 0 if reading.trouble is None else self._failures + 1
             self._reading = reading
             self._calling_since = None

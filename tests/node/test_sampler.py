@@ -6,8 +6,10 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
-from jupyter_gpushare.model import Device
+from jupyter_gpushare.model import Device, Process
+from jupyter_gpushare.node import sampler as sampling
 from jupyter_gpushare.node.backend import BackendAbsent
 from jupyter_gpushare.node.sampler import Sampler, pause_s
 
@@ -152,3 +154,35 @@ def test_tries_of_an_absent_backend_get_rarer_up_to_a_minute():
 
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert max(pauses) == 60.0
+
+
+def test_pauses_are_longer_while_no_device_computes_and_no_process_comes_or_goes(backend, sampler, monkeypatch):
+    paused = []
+
+    def pause_s(interval_s, failures, rests):
+        paused.append(rests)
+        return 0.002
+
+    def settled(rests):
+        paused.clear()
+        until(lambda: paused[-2:] == [rests, rests])
+
+    still = Device(uuid="GPU-0", index=0, model="A100", utilization=0.0)
+    monkeypatch.setattr(sampling, "pause_s", pause_s)
+    settled(False)  # it computes
+    backend.answer = (still,)
+    settled(True)
+    backend.answer = (replace(still, utilization=None),)
+    settled(False)  # it may
+    backend.answer = (still,)
+    settled(True)
+    backend.answer = (replace(still, processes=(Process(pid=7),)),)
+    until(lambda: False in paused)  # once: a process came
+    settled(True)
+    backend.answer = BackendAbsent("gone")
+    settled(False)
+
+
+def test_a_pause_at_rest_is_twice_the_interval():
+    assert [pause_s(1.0, 0, rests) for rests in (False, True)] == [1.0, 2.0]
+    assert pause_s(60.0, 0, True) == 120.0
