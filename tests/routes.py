@@ -42,6 +42,7 @@ TABLE = {
     "GET /events": Row(ALL),
     "GET /doctor": Row(ALL),
     "GET /history": Row(ALL),
+    "GET /readings": Row(ALL),
     "GET /openapi.json": Row(ALL),
     "POST /estimate": Row(ALL, {"gpus": 1}),
     "POST /choose": Row(OWN, {"gpus": 0.2}),

@@ -24,11 +24,12 @@ from ..model import (
     SessionSpec,
     Simulate,
 )
-from . import choices, eta, figures, gate, starts, verbs, view, wishes
+from . import choices, eta, figures, gate, readings, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
 from .reach import check_possible
+from .readings import Readings
 from .records import Session
 from .rows import History, HistoryQuery
 from .status import DeviceView, SessionView, Status
@@ -238,6 +239,19 @@ async def get_history(request: Request) -> History:
     return msgspec.structs.replace(past, fair=shown, figures=figures.told(cluster, broker.clock()))
 
 
+def get_readings(request: Request) -> Readings:
+    cluster, query = request.broker.cluster, request.query
+    device, server = query.get("device"), query.get("server")
+    if device is not None and device not in cluster.devices:
+        raise NotFound(f"device: {device!r} is not known here.")
+    if server is not None and server not in cluster.servers:
+        raise NotFound(f"server: {server!r} is not known here.")
+    chosen = (
+        uuid for uuid, record in cluster.devices.items() if device in (None, uuid) and server in (None, record.server)
+    )
+    return readings.told(cluster.past, chosen, request.broker.clock())
+
+
 def get_estimate(request: Request) -> Estimate:
     broker = request.broker
     demand = verbs.demand_of(request.body, broker.default_demand)
@@ -363,6 +377,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "doctor", "user", get_doctor, summary="What works here, what does not, and the fix"),
     Route("POST", "estimate", "user", get_estimate, body=verbs.Ask, answer=Estimate, summary="When a demand would fit"),
     Route("GET", "history", "user", get_history, answer=History, summary="Utilisation, shares and GPU-seconds"),
+    Route("GET", "readings", "user", get_readings, answer=Readings, summary="The last hour of devices"),
     Route("GET", "openapi.json", "user", openapi, summary="This description"),
     Route("GET", "devices/{uuid}", "admin", get_device, answer=DeviceView, summary="One device"),
     Route("POST", "devices/{uuid}/drain", "admin", drain(True), answer=DeviceView, summary="Empty a device"),

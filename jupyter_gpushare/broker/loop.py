@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.decide import decide
 from ..core.state import State
 from ..model import Decision
-from . import charges, figures, state, upkeep
+from . import charges, figures, readings, state, upkeep
 from .metrics import Share
 from .records import Cluster
 
@@ -56,6 +56,8 @@ def turn(broker: Broker) -> None:
             broker.decided_turns += 1
             if figures.due(broker.cluster, now):
                 figures.note(broker.frame())
+        if readings.due(broker.cluster.past, now):
+            readings.note(broker.cluster.past, broker.cluster.devices.values(), now, broker.settings.stale_after_s)
     except Exception:  # a bug must not end the loop: kernels run on, and the next turn tries again (rule 12)
         if broker.failing is None:
             log.exception("No decision could be made; running kernels are untouched, it is tried again")

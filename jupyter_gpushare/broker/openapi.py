@@ -39,6 +39,10 @@ QUERIES: dict[str, dict[str, tuple[str, str]]] = {  # path -> name -> type, what
         "from": ("number", "Begin, seconds since 1970; seven days before the end by default."),
         "to": ("number", "End, seconds since 1970; now by default."),
     },
+    "readings": {
+        "device": ("string", "Only this device, by its UUID."),
+        "server": ("string", "Only the devices of this server; by default those of all, taken together."),
+    },
 }
 FAILURES = {
     400: "A field is not usable; the message names it.",

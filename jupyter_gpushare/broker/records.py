@@ -16,6 +16,7 @@ from typing import Literal
 from ..core.mix import Mix
 from ..core.probe import UNKNOWN, Belief
 from ..model import HERE, AnyDecision, Demand, Device, Finding, Held, Place, Rung, SessionState
+from .readings import Past
 from .rows import Figure, LeaseRow
 
 GAPS = 16  # last gaps between bursts that are kept
@@ -292,6 +293,7 @@ class Cluster:
     drains: set[str] = field(default_factory=set)  # devices, also those no node has reported yet
     mix: Mix | None = None  # what is typically asked for, kept while it holds (broker/state.py)
     figures: deque[tuple[float, Figure]] = field(default_factory=lambda: deque(maxlen=FIGURES))  # (when, what)
+    past: Past = field(default_factory=Past)  # readings of devices
 
     def on(self, uuid: str) -> Iterator[tuple[Session, Placement]]:
         """The sessions placed on a device."""

@@ -275,6 +275,23 @@ export type paths = {
     patch?: never;
     trace?: never;
   };
+  '/readings': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /** The last hour of devices */
+    get: operations['get_readings'];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   '/openapi.json': {
     parameters: {
       query?: never;
@@ -716,6 +733,26 @@ export type components = {
       idle: number;
       out: number;
     };
+    /**
+     * Readings
+     * @description Columns of one length, oldest first: a device's, or over several the mean of fractions, the highest temperature
+     *     and the sum of all else, of what was read. None where nothing was.
+     */
+    Readings: {
+      /** @default 5 */
+      step_s: number;
+      devices: number;
+      ago_s: number[];
+      utilization: (number | null)[];
+      memory_used: (number | null)[];
+      memory_utilization: (number | null)[];
+      temperature_c: (number | null)[];
+      power_w: (number | null)[];
+      pcie_rx_gb_s: (number | null)[];
+      pcie_tx_gb_s: (number | null)[];
+      nvlink_rx_gb_s: (number | null)[];
+      nvlink_tx_gb_s: (number | null)[];
+    };
     /** Fault */
     Fault: {
       /** @enum {unknown} */
@@ -1130,6 +1167,31 @@ export interface operations {
         };
         content: {
           'application/json': components['schemas']['History'];
+        };
+      };
+    };
+  };
+  get_readings: {
+    parameters: {
+      query?: {
+        /** @description Only this device, by its UUID. */
+        device?: string;
+        /** @description Only the devices of this server; by default those of all, taken together. */
+        server?: string;
+      };
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description OK */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': components['schemas']['Readings'];
         };
       };
     };

@@ -169,7 +169,8 @@ def test_each_caller_is_answered_what_the_table_says_and_the_refused_change_noth
 def test_no_answer_to_an_outsider_tells_anything_of_another_user(desk, overheard):
     """After the table, and for the questions that ask for somebody else by name."""
     for path in (
-        "status", "history", f"history?session={KERNEL}", "history?user=alice", f"history?session={KERNEL}&user=bob",
+        "status", "readings", "history", f"history?session={KERNEL}", "history?user=alice",
+        f"history?session={KERNEL}&user=bob",
         f"sessions/{KERNEL}", f"sessions/{KERNEL}/why", "events", "doctor",
     ):  # fmt: skip
         for caller in OUTSIDERS:
