@@ -68,10 +68,11 @@ def refusal(state: State, session: int) -> str | None:
         return "over_limit"
     if allowed.size == 0:
         return "no_such_device"
-    if _most_together(have.server, allowed, count) < count:
+    together = 1 if asks.gang(session) else count
+    if _most_together(have.server, allowed, together) < count:
         return "too_few_devices"
     small = have.memory_total[allowed] < asks.memory[session]
-    if _most_together(have.server, allowed[~small] if small.any() else allowed, count) < count:
+    if _most_together(have.server, allowed[~small] if small.any() else allowed, together) < count:
         return "memory_too_large"
     if state.hosts is not None:
         server = have.server[allowed]

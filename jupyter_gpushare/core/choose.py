@@ -8,6 +8,7 @@ from ..model import Alternative, Place, Term
 from . import explain
 from .draft import Draft
 from .fitness import TERMS, Fitness
+from .gather import gather
 from .state import Bools, Floats, Ints, State
 
 ALTERNATIVES = 3
@@ -17,7 +18,8 @@ TIE = 1e-9
 def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | None:
     """Indices into `devices` of the best ones, as many as the session asks for and all on one server.
 
-    `order` (C,): higher is better, -inf is out. Equals are settled by uuid. None where there are not enough.
+    `order` (C,): higher is better, -inf is out. Equals are settled by uuid. None where there are not enough. Those of
+    a gang lie on several servers where none has enough of them.
     """
     count = int(state.sessions.count[session])
     usable = np.flatnonzero(order > -np.inf)
@@ -36,7 +38,7 @@ def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | N
     ends = np.append(starts[1:], ranked.size)
     starts, ends = starts[ends - starts >= count], ends[ends - starts >= count]
     if starts.size == 0:
-        return None
+        return gather(state, session, devices, order) if state.sessions.gang(session) else None
     best = int(rounded[ranked[starts[:, None] + np.arange(count)]].sum(axis=1).argmax())
     group = ranked[starts[best] : ends[best]].tolist()
     return np.array(sorted(group, key=lambda i: (-rounded[i], names[devices[i]]))[:count])

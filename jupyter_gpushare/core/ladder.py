@@ -78,7 +78,7 @@ def takeable(draft: Draft, now: float, policy: Policy) -> Takeable:
     parkable = ~asks.unparkable & ~_any(owner[~state.devices.can_park[device]], size)
     rung = np.where(~asks.context, UNBIND, np.where(parkable, PARK, STOP))
     if not policy.stop_idle_kernels:
-        idle &= rung != STOP
+        idle &= (rung != STOP) | (asks.spread if asks.spread.size else False)  # a gang's workers are no kernel
     sessions = np.flatnonzero(idle)
     nothing_s = np.where(asks.whole[sessions], WHOLE_S, 0.0)
     cost_s = np.where(rung[sessions] == UNBIND, nothing_s, _park_cost_s(draft, rows)[sessions])

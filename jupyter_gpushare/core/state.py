@@ -116,6 +116,7 @@ class Sessions:
         without `hosts`
     most : (S,) devices that it can use at most, their number changing while it runs; 0: as many as it asks for. May be
         empty: nobody's changes
+    spread : (S,) its devices may lie on several servers: a gang; may be empty: nobody's may
     """
 
     id: tuple[str, ...]
@@ -151,6 +152,11 @@ class Sessions:
     most: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     ran: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     burst_since: Floats = field(default_factory=lambda: np.zeros(0))
+    spread: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def gang(self, session: int) -> bool:
+        """Whether a session's devices may lie on several servers."""
+        return bool(self.spread.size and self.spread[session])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,6 +242,7 @@ class State:
         NaN where its size is unknown
     hosts : CPUs and memory of the servers, None where nobody counts them
     mix : what typically comes, None where nobody keeps count
+    links : (V, V) GB/s between servers, NaN unknown; may be empty: of none is anything known
     """
 
     devices: Devices
@@ -248,6 +255,7 @@ class State:
     transfer_s: Floats
     hosts: Hosts | None = None
     mix: Mix | None = None
+    links: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def row_of(names: tuple[str, ...], name: str) -> int:

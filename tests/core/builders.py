@@ -71,6 +71,7 @@ class Notebook:
     state: str = "waiting"
     gpus: float = 0.1
     gpus_max: int = 0
+    spread: bool = False
     exclusive: bool = False
     memory: float = NAN
     allowed: tuple[str, ...] | None = None
@@ -143,6 +144,7 @@ class World:
     usage: dict[str, float] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     group_weights: dict[str, float] = field(default_factory=dict)
+    links: dict[tuple[str, str], float] = field(default_factory=dict)  # GB/s between two servers, both ways
 
     def __getitem__(self, name: str) -> Notebook:
         return next(notebook for notebook in self.notebooks if notebook.id == name)
@@ -204,7 +206,7 @@ class World:
                 ran=padded([book.ran for book in books]),
                 **{
                     name: bools(name, books)
-                    for name in ("exclusive", "bursting", "gated", "cooperative", "context", "unparkable")
+                    for name in ("exclusive", "bursting", "gated", "cooperative", "context", "unparkable", "spread")
                 },
                 **{
                     name: floats(name, books)
@@ -249,6 +251,9 @@ class World:
             transfer_s=np.array(
                 [[near.get(server, NAN) for server in servers] for near in nears], dtype=np.float64
             ).reshape(len(nears), len(servers)),
+            links=np.array(
+                [[self.links.get((a, b), self.links.get((b, a), NAN)) for b in servers] for a in servers]
+            ).reshape(len(servers), len(servers)),
         )
 
     # --- what a broker does with decisions --------------------------------------------------------------------
