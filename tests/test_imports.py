@@ -60,7 +60,7 @@ OTHERS = {  # room -> packages of others; a room not named here may import every
         "zmq",
     },
     "hub": {"jupyterhub", "msgspec", "tornado", "traitlets"},
-    "kernel": {"IPython"},  # inside functions, see below
+    "kernel": {"IPython", "dill"},  # inside functions, see below
     "simulated": set(),
 }
 DATABASE = {"broker/database.py", "broker/history.py", "broker/tables.py", "broker/migrations"}
@@ -71,6 +71,7 @@ FILES_ONLY = {  # package -> the only files or folders that import it
     "alembic": DATABASE,
     "prometheus_client": {"broker/metrics.py"},
     "asyncssh": {"remote/ssh.py"},
+    "dill": {"kernel/snapshot.py"},
     "nats": {"bus/nats.py", "bus/leader.py"},
 }
 IMPURE = {"asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "socket", "subprocess"}
