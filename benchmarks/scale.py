@@ -53,6 +53,7 @@ from jupyter_gpushare.model import (
     Resume,
     SayAgain,
 )
+from jupyter_gpushare.server import program
 from jupyter_gpushare.server.client import Client
 from jupyter_gpushare.server.socket import Door
 from jupyter_gpushare.units import GIB
@@ -93,6 +94,7 @@ async def broker(url: str, folder: Path) -> dict[str, Any]:
     """Until a line comes: from there its figures are counted; until another one does."""
     bus = NatsBus(url, name="broker")
     await bus.start()
+    program.keeps_much()
     await bus.lead("broker")
     ledger = await Ledger.open(f"sqlite:///{folder / 'ledger.sqlite'}", broker="scale")
     recorder = Recorder()

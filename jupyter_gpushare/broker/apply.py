@@ -263,6 +263,7 @@ class Applier:
             return
         epoch = f"{record.name}/{record.epoch}"
         session.attached_at = epoch
+        record.told.add(session.id)
         command = Attach(
             session=session.id, pid=session.pid, started=session.started, user=session.user, devices=session.mask
         )

@@ -210,7 +210,7 @@ class Broker:
         """The cluster as of now, for drawing; the same one until something changes or time goes by."""
         now = self.clock()
         if self._frame is None or self._frame.now != now:
-            self._frame = view.frame(self.cluster, self.settings, self.policy, now, self.rev, upkeep.findings(self))
+            self._frame = view.Frame(self.cluster, self.settings, self.policy, now, self.rev, upkeep.findings(self))
         return self._frame
 
     def next_id(self) -> int:

@@ -75,19 +75,24 @@ def openings(
     """By server, the seconds until a device there has room for the demand, soonest first; of each device `most`.
 
     Each room found is taken at once by one like it, as the list schedule does (Graham, Bell System Technical Journal
-    45(9), 1966): the next one waits for the next lease to end.
+    45(9), 1966): the next one waits for the next lease to end. Where the demand is for one device and `most` are free
+    now, it looks no further.
     """
     found: dict[str, list[float]] = defaultdict(list)
+    size, free_now = demand.guarantee, 0
     for uuid, record in cluster.devices.items():
+        if demand.devices == 1 and free_now >= most:
+            break
         if not suits(cluster, demand, pool, None, uuid) or record.seen.state != "healthy" or record.drained:
             continue
         held = sum(session.demand.guarantee for session, placement in on.get(uuid, ()) if placement.lease)
         times: list[float] = []
         for left_s, guarantee in [(0.0, 0.0), *ends.get(uuid, ())]:
             held -= guarantee
-            while held + demand.guarantee <= 1.0 + EPS and len(times) < most:
+            while held + size <= 1.0 + EPS and len(times) < most:
                 times.append(left_s)
-                held += demand.guarantee
+                held += size
+        free_now += times.count(0.0)
         found[record.server] += times
     return {server: sorted(times) for server, times in found.items()}
 
@@ -100,7 +105,7 @@ def of_line(cluster: Cluster, on: On, now: float) -> dict[str, float]:
     found: dict[str, float] = {}
     known: dict[object, dict[str, list[float]]] = {}
     for ahead, session in enumerate(waiting):
-        like = session.demand.guarantee, session.demand.constraints, session.pool
+        like = session.demand.guarantee, session.demand.devices > 1, session.demand.constraints, session.pool
         if like not in known:
             known[like] = openings(cluster, on, session.demand, ends, session.pool, most)
         eta_s = _nth(known[like], session.demand, ahead)

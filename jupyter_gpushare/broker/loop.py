@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ROUNDS = 8  # what a decision frees is granted by the next round; the next turn goes on where these end
+SPARED = 2.0  # times as long as a turn took, none is taken: reports and requests are heard, and decided on together
 QUIET_TICKS = 4  # ticks between two looks at the time rules while all sessions rest
 FAILING = "Decisions stopped because of an error of the broker's own; its log has it. Running kernels are untouched."
 
@@ -33,7 +34,9 @@ async def run(broker: Broker) -> None:
             pass  # time rules
         broker.wake.clear()
         await asyncio.sleep(0)  # what else changed meanwhile is decided on together
+        began = time.perf_counter()
         turn(broker)
+        await asyncio.sleep(SPARED * (time.perf_counter() - began))
 
 
 def wait_s(broker: Broker, now: float) -> float:

@@ -267,6 +267,7 @@ class ServerRecord:
     findings: tuple[Finding, ...] = ()
     held: dict[str, Held] = field(default_factory=dict)  # by session, also of sessions nobody opened here yet
     devices: set[str] = field(default_factory=set)  # that it told of
+    told: set[str] = field(default_factory=set)  # sessions that it was told of, some of which it may know no more
     missed: bool = False  # a report of it did not arrive, so that only a full one says how all is
 
 

@@ -6,10 +6,9 @@ import logging
 import math
 
 import msgspec
-import numpy as np
 
-from ..core.elastic import smooth as smooth_arrays
 from ..model import Device, Held, NodeReport
+from . import gangs
 from .records import Cluster, DeviceRecord, Placement, ServerRecord, Session
 
 log = logging.getLogger(__name__)
@@ -18,8 +17,8 @@ NOT_LISTED = "Its server does not list it any more."
 
 
 def smooth(before: float | None, sample: float, dt_s: float, window_s: float) -> float:
-    """One number's smoothed value after one more sample; the first sample is the value."""
-    return float(smooth_arrays(np.float64(math.nan if before is None else before), np.float64(sample), dt_s, window_s))
+    """`core.elastic.smooth` of one number: a hundred devices a second are too many for arrays of one."""
+    return sample if before is None else before - math.expm1(-max(dt_s, 0.0) / window_s) * (sample - before)
 
 
 def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -> bool:
@@ -43,15 +42,16 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
         _device(cluster, server, device, now, window_s)
     if report.full:
         listed = {device.uuid for device in report.devices}
-        for uuid in [uuid for uuid, record in cluster.devices.items() if record.server == server.name]:
-            if uuid not in listed:
+        for uuid in list(cluster.devices if fresh else server.devices):  # only its own are looked through
+            if uuid not in listed and uuid in cluster.devices and cluster.devices[uuid].server == server.name:
                 _vanished(cluster, uuid)
         server.held = {}
     for held in report.held:
         server.held[held.session] = held
         session = cluster.sessions.get(held.session)
-        if session is not None:
-            take_held(cluster, session, held, now, window_s)
+        told = gangs.told(cluster, session, server.name, held) if session and session.demand.spread else held
+        if session is not None and told is not None:
+            take_held(cluster, session, told, now, window_s)
     if report.full:
         _not_held(cluster, server)
     if report.age_s is not None and not server.missed:
@@ -62,6 +62,8 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
         server.devices.discard(name)
         if name in cluster.devices:
             _vanished(cluster, name)
+        elif name in cluster.sessions and cluster.sessions[name].demand.spread:
+            gangs.left(cluster, cluster.sessions[name], server.name)
         elif name in cluster.sessions:
             gone(cluster.sessions[name])
     return fresh
@@ -80,7 +82,8 @@ def _still(
     for name, held in server.held.items():
         session = cluster.sessions.get(name)
         if session is not None and name not in said and held.gpu_idle_s == 0.0:  # it goes on computing
-            take_held(cluster, session, held, now, window_s)
+            told = gangs.together(cluster, session) if session.demand.spread else held
+            take_held(cluster, session, told or held, now, window_s)
 
 
 def take_held(cluster: Cluster, session: Session, held: Held, now: float, window_s: float) -> None:
@@ -210,9 +213,11 @@ def _forget_attachments(cluster: Cluster, server: ServerRecord) -> None:
 def _not_held(cluster: Cluster, server: ServerRecord) -> None:
     """A full report that leaves out a session which this very agent was told of proves that its processes are gone."""
     epoch = f"{server.name}/{server.epoch}"
-    for session in cluster.sessions.values():
-        told = session.attached_at == epoch and session.processes == "alive"
-        if session.live and told and session.id not in server.held:
+    for name in list(server.told):
+        session = cluster.sessions.get(name)
+        if session is None or session.attached_at != epoch:
+            server.told.discard(name)
+        elif session.live and session.processes == "alive" and name not in server.held:
             gone(session)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -32,61 +33,66 @@ ENFORCED: dict[str, Literal["target", "ceiling", "partition"]] = {
 DOWN_AFTER_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Frame:
-    """The moment a view is of: taken once, then drawn for every caller."""
+    """The moment a view is of: taken once, then drawn for every caller. What its indexes cost, who needs them pays."""
 
     cluster: Cluster
     settings: Settings
     policy: Policy
     now: float
-    rev: int
-    findings: tuple[Finding, ...]
-    line: tuple[str, ...]  # sessions that wait, next first
-    position: dict[str, int]  # by session, from 1
-    eta_s: dict[str, float]  # by session, only those that can be estimated
-    on: dict[str, list[tuple[Session, Placement]]]  # live sessions by device
-    devices_at: dict[str, list[DeviceRecord]]  # by server, in the order of their index
-    sessions_of: dict[str, list[Session]]  # by user, those that ended lately too
-    left_by: dict[str, set[str]]  # by device, the sessions with processes on it that do not hold it
+    rev: int = 0
+    findings: tuple[Finding, ...] = ()
 
+    @cached_property
+    def line(self) -> tuple[str, ...]:
+        """Sessions that wait, next first."""
+        return tuple(session.reserves or session.id for session in self.cluster.waiting())
 
-def frame(
-    cluster: Cluster, settings: Settings, policy: Policy, now: float, rev: int = 0, findings: tuple[Finding, ...] = ()
-) -> Frame:
-    """The broker's records as of `now`, indexed for drawing."""
-    on: dict[str, list[tuple[Session, Placement]]] = {uuid: [] for uuid in cluster.devices}
-    for session in cluster.sessions.values():
-        if session.live:
-            for placement in session.placements.values():
-                on.setdefault(placement.device, []).append((session, placement))
-    devices_at: dict[str, list[DeviceRecord]] = {}
-    for record in sorted(cluster.devices.values(), key=lambda record: (record.seen.index, record.seen.uuid)):
-        devices_at.setdefault(record.server, []).append(record)
-    sessions_of: dict[str, list[Session]] = {}
-    for session in cluster.sessions.values():
-        sessions_of.setdefault(session.user, []).append(session)
-    left_by = {
-        uuid: {process.session for process in record.seen.processes if process.why and process.session}
-        for uuid, record in cluster.devices.items()
-        if record.seen.processes
-    }
-    line = tuple(session.reserves or session.id for session in cluster.waiting())
-    return Frame(
-        cluster=cluster,
-        settings=settings,
-        policy=policy,
-        now=now,
-        rev=rev,
-        findings=findings,
-        line=line,
-        position={session: place for place, session in enumerate(line, start=1)},
-        eta_s=eta.of_line(cluster, on, now),
-        on=on,
-        devices_at=devices_at,
-        sessions_of=sessions_of,
-        left_by=left_by,
-    )
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """By session in the line, from 1."""
+        return {session: place for place, session in enumerate(self.line, start=1)}
+
+    @cached_property
+    def eta_s(self) -> dict[str, float]:
+        """By session in the line, only those that can be estimated."""
+        return eta.of_line(self.cluster, self.on, self.now)
+
+    @cached_property
+    def on(self) -> dict[str, list[tuple[Session, Placement]]]:
+        """Live sessions by device."""
+        on: dict[str, list[tuple[Session, Placement]]] = {uuid: [] for uuid in self.cluster.devices}
+        for session in self.cluster.sessions.values():
+            if session.live:
+                for placement in session.placements.values():
+                    on.setdefault(placement.device, []).append((session, placement))
+        return on
+
+    @cached_property
+    def devices_at(self) -> dict[str, list[DeviceRecord]]:
+        """By server, in the order of their index."""
+        found: dict[str, list[DeviceRecord]] = {}
+        for record in sorted(self.cluster.devices.values(), key=lambda record: (record.seen.index, record.seen.uuid)):
+            found.setdefault(record.server, []).append(record)
+        return found
+
+    @cached_property
+    def sessions_of(self) -> dict[str, list[Session]]:
+        """By user, those that ended lately too."""
+        found: dict[str, list[Session]] = {}
+        for session in self.cluster.sessions.values():
+            found.setdefault(session.user, []).append(session)
+        return found
+
+    @cached_property
+    def left_by(self) -> dict[str, set[str]]:
+        """By device, the sessions with processes on it that do not hold it."""
+        return {
+            uuid: {process.session for process in record.seen.processes if process.why and process.session}
+            for uuid, record in self.cluster.devices.items()
+            if record.seen.processes
+        }
 
 
 def status(frame: Frame, caller: Caller) -> Status:
@@ -139,7 +145,7 @@ def drawn(frame: Frame, shown: list[Session], caller: Caller) -> Iterator[Sessio
 def visible(session: Session, caller: Caller) -> bool:
     """May this caller see that session in full? A kernel sees only itself."""
     if caller.role == "kernel":
-        return session.id == caller.session and session.user == caller.user
+        return caller.session in (session.id, session.parent) and session.user == caller.user
     return caller.admin or caller.reads_all or session.user == caller.user
 
 

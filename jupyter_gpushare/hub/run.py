@@ -148,6 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--managed", action="store_true", help="end with the process that started this one, the hub")
     arguments = parser.parse_args(argv)
     program.log_as("GPUShare")
+    program.keeps_much()
     try:
         check(os.environ)
         config, policy = program.configured(arguments.config, os.environ.get("GPUSHARE_SETTINGS", ""))

@@ -59,6 +59,7 @@ async def serve(config: GPUShare, policy: Policy, socket: Path) -> None:
 
 def main(file: str, socket: str) -> int:
     program.log_as("broker")
+    program.keeps_much()
     config, policy = program.configured(file)
     asyncio.run(serve(config, policy, place(socket)))
     return 0

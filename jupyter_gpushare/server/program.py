@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import json
 import logging
@@ -62,6 +63,14 @@ def log_as(name: str) -> None:
     """This process's log: lines on standard error, where systemd and the hub take them from."""
     logging.basicConfig(level=logging.INFO, format=f"[%(levelname)1.1s %(asctime)s {name}] %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)  # a ledger's tables are made and migrated in silence
+
+
+def keeps_much() -> None:
+    """For a process with the records of thousands of sessions: Python looks through all of them less often.
+
+    At 3,000 sessions its collector took 15 % of a broker's time, and found nothing: records are in no cycles.
+    """
+    gc.set_threshold(10_000, 20, 50)
 
 
 def nats_bus(config: GPUShare, name: str, *, creates: bool) -> NatsBus:

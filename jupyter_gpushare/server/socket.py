@@ -133,6 +133,9 @@ def user_name(uid: int) -> str:
         return f"uid-{uid}"
 
 
+BACKLOG = 4096  # connections that wait to be taken: all servers of a machine come back at once when a broker does
+
+
 class Door:
     """Listens on the socket from `Door(...)` to `close()`. Raises OSError where it cannot.
 
@@ -143,7 +146,7 @@ class Door:
     def __init__(self, path: Path, port: BrokerPort, owner: str, *, shared: bool = False) -> None:
         name, opened = reachable(path)
         try:  # a socket that an ended broker left is removed
-            listening = bind_unix_socket(name, mode=0o666 if shared else 0o600)
+            listening = bind_unix_socket(name, mode=0o666 if shared else 0o600, backlog=BACKLOG)
         finally:
             if opened is not None:
                 os.close(opened)

@@ -405,7 +405,7 @@ def test_nobody_reads_of_others_who_they_are_or_what_they_run(secret, waiting):
     theirs.placements = {"GPU-1": Placement("GPU-1", lease=True, share=0.25)}
     theirs.waiting_since = 0.0 if waiting else None
     cluster.sessions[session] = theirs
-    frame = view.frame(cluster, Settings(), Policy(), 1.0)
+    frame = view.Frame(cluster, Settings(), Policy(), 1.0)
     text = msgspec.json.encode(view.status(frame, Caller(user="alice"))).decode()
     for part in (user, label, session, path):
         assert json.dumps(part)[1:-1] not in text
@@ -420,7 +420,7 @@ def test_a_device_that_was_never_read_has_no_age_and_no_zeroes():
     cluster = Cluster()
     cluster.servers["alpha"] = ServerRecord("alpha", "1", 0.0)
     cluster.devices["GPU-1"] = DeviceRecord("alpha", Device(uuid="GPU-1", index=0, model="A", state="unknown"), 0.0)
-    seen = view.status(view.frame(cluster, Settings(), Policy(), 1.0), ALICE).servers[0].devices[0]
+    seen = view.status(view.Frame(cluster, Settings(), Policy(), 1.0), ALICE).servers[0].devices[0]
     assert (seen.age_s, seen.utilization, seen.memory_used, seen.power_w) == (None, None, None, None)
 
 
