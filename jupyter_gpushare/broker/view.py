@@ -145,7 +145,7 @@ def drawn(frame: Frame, shown: list[Session], caller: Caller) -> Iterator[Sessio
 def visible(session: Session, caller: Caller) -> bool:
     """May this caller see that session in full? A kernel sees only itself."""
     if caller.role == "kernel":
-        return caller.session in (session.id, session.parent) and session.user == caller.user
+        return session.id == caller.session and session.user == caller.user
     return caller.admin or caller.reads_all or session.user == caller.user
 
 
