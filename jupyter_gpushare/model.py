@@ -69,6 +69,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     near: tuple[str, ...] = ()  # "session:<id>" or "data:<path>"
     kind: Kind | None = None  # None: learned from the bursts
     horizon: Horizon | None = None  # None: learned, bursty until then
+    spread: bool = False  # a pool's: its devices may lie on several servers, all of them or none
 
     @property
     def devices(self) -> int:
@@ -433,6 +434,7 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True):
     singleuser: str | None = None  # the hub's name of its single-user server, "" the default one; None: no hub
     demand: Demand | None = None  # None: nothing was asked, so the broker's default (or what was chosen for the path)
     pool: Annotated[tuple[Name, ...], msgspec.Meta(max_length=1024)] | None = None  # its server's mask; None: all
+    parent: str | None = None  # of a pool: the session that has it
     restart: bool = False
     wait_s: float = 0.0  # how long a whole-device demand may wait
     when_full: Literal["wait", "cpu", "fail"] = "wait"
@@ -445,6 +447,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     state: SessionState
     server: str | None = None  # the machine it shall run on, where the spec left a choice
     devices: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()  # of a pool: where each of its devices is
     indices: tuple[int, ...] = ()
     shared: bool = True  # others may be on these devices: framework hints apply
     mps_pipe: str | None = None  # folder of the MPS server whose client it shall be

@@ -71,6 +71,9 @@ FILES_ONLY = {  # package -> the only files or folders that import it
     "alembic": DATABASE,
     "prometheus_client": {"broker/metrics.py"},
     "asyncssh": {"remote/ssh.py"},
+    "cloudpickle": {"kernel/pool_torchrun.py"},
+    "dask_cuda": {"kernel/pool_dask.py"},
+    "distributed": {"kernel/pool_dask.py", "kernel/pool_dask_scheduler.py"},
     "dill": {"kernel/snapshot.py"},
     "nats": {"bus/nats.py", "bus/leader.py"},
 }

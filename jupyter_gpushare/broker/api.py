@@ -24,7 +24,7 @@ from ..model import (
     SessionSpec,
     Simulate,
 )
-from . import choices, eta, figures, gate, readings, starts, verbs, view, wishes
+from . import choices, eta, figures, gate, pools, readings, starts, verbs, view, wishes
 from .answers import Acted, BurstPhase, Empty, Estimate, Fault, Why
 from .bodies import parsed
 from .port import Reply
@@ -365,6 +365,27 @@ ROUTES: tuple[Route, ...] = (
         status=202,
         summary="End a kernel, or what an ended server left",
     ),
+    Route(
+        "POST",
+        "sessions/{id}/pool",
+        "user",
+        pools.elsewhere,
+        body=pools.PoolAsk,
+        answer=pools.PoolView,
+        status=202,
+        summary="A pool of GPUs over servers for this notebook",
+    ),
+    Route("GET", "sessions/{id}/pool", "user", pools.elsewhere, answer=pools.PoolView, summary="Its pool"),
+    Route(
+        "POST",
+        "sessions/{id}/pool/start",
+        "user",
+        pools.elsewhere,
+        body=pools.PoolStart,
+        answer=pools.PoolView,
+        summary="A process on each GPU of its pool",
+    ),
+    Route("POST", "sessions/{id}/pool/end", "user", pools.elsewhere, answer=pools.PoolView, summary="End its pool"),
     Route(
         "PUT",
         "demands/{path}",

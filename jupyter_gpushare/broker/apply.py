@@ -38,7 +38,7 @@ from ..model import (
     Warn,
 )
 from ..units import format_bytes
-from . import mps, room, words
+from . import gangs, mps, room, words
 from .ledger import DecisionRow
 from .records import Placement, Session
 from .reports import gone, harm
@@ -257,6 +257,9 @@ class Applier:
 
     def attach(self, session: Session) -> None:
         """Tells the node whose process tree this is; said again to every new agent."""
+        if session.demand.spread:
+            gangs.attach(self, session)
+            return
         server = self.broker.cluster.server_of(session)
         record = self.broker.cluster.servers.get(server) if server is not None else None
         if session.pid is None or session.started is None or record is None or not session.live:
@@ -282,6 +285,9 @@ class Applier:
 
     def assign(self, session: Session) -> None:
         """The shares as they are now; a bound session may use its devices with a share of 0."""
+        if session.demand.spread:
+            gangs.assign(self, session)
+            return
         if session.pid is None or session.parked or not session.live:
             return
         shares = {placement.device: placement.share for placement in session.placements.values()}
@@ -291,7 +297,8 @@ class Applier:
 
     def end(self, session: Session) -> None:
         """After the proof: the node forgets it, what survives is a leftover."""
-        self.send(session, Detach(session=session.id))
+        for server in session.roots or (None,):
+            self.send(session, Detach(session=session.id), None, server)
 
     def forget(self, session: str, server: str) -> None:
         """The same to a node that missed it."""
@@ -329,9 +336,10 @@ class Applier:
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    def send(self, session: Session, command: AnyCommand, then: Then | None = None) -> None:
-        """Sends a command after the session's earlier ones; `then` gets the answer on the event loop."""
-        server = self.broker.cluster.server_of(session)
+    def send(self, session: Session, command: AnyCommand, then: Then | None = None, server: str | None = None) -> None:
+        """Sends a command after the session's earlier ones; `then` gets the answer on the event loop. `server`: of a
+        gang that has several."""
+        server = server or self.broker.cluster.server_of(session)
         if server is None:
             if then is not None:
                 unreachable = CommandResult(ok=False, reason="unreachable", message="No server is known for it.")

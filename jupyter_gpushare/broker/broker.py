@@ -126,7 +126,7 @@ class Broker:
         if fresh:
             log.info("Server %s speaks (%d devices)", report.server, len(report.devices))
             for session in self.cluster.sessions.values():
-                if session.live and self.cluster.server_of(session) == report.server:
+                if session.live and report.server in (self.cluster.server_of(session), *session.roots):
                     self.applier.attach(session)
         if self.cluster.servers[report.server].missed:
             self.applier.ask_again(report.server)

@@ -52,7 +52,7 @@ OF_SESSION = {
             "state", "count", "most", "guarantee", "limit", "exclusive", "whole", "memory", "compute_p", "confidence",
             "horizon", "duration_s", "bursting", "gated", "cooperative", "context", "waiting_since", "idle_since",
             "pinned_until", "protected_until", "unparkable", "warned_rung", "warned_until", "parked_bytes", "cpus",
-            "host_memory", "burst_since", "on_devices", "server", "parks",
+            "host_memory", "burst_since", "on_devices", "server", "parks", "spread",
         )
     )
 }  # fmt: skip
@@ -262,7 +262,9 @@ def _session_row(cluster: Cluster, session: Session, places: Places, now: float)
         math.inf if session.recovering else _or(session.pinned_until, -math.inf),
         protected_until(session),
         # The driver does not checkpoint clients of MPS.
-        (session.unparkable_until is not None and now < session.unparkable_until) or session.mps_pipe is not None,
+        (session.unparkable_until is not None and now < session.unparkable_until)
+        or session.mps_pipe is not None
+        or demand.spread,
         -1 if session.warned is None else RUNGS.index(session.warned),
         session.warned_until,
         session.parked_bytes or 0,
@@ -272,6 +274,7 @@ def _session_row(cluster: Cluster, session: Session, places: Places, now: float)
         room.on_devices(session),
         places.server_row.get(cluster.server_of(session) or "", -1),
         session.doing == "park",
+        demand.spread,
     ]
 
 

@@ -34,11 +34,11 @@ def bounds_of(cluster: Cluster, session: Session, *, some_mps: bool) -> Bounds:
     start may do so on any machine that its single-user server reaches.
     """
     constraints = session.demand.constraints
-    moves = session.context or session.parked
+    moves = (session.context or session.parked) and not session.demand.spread
     client = session.mps_pipe is not None
     runs = session.pid is not None and bool(session.mask)
-    server = cluster.server_of(session) if moves else session.server
-    anywhere = (session.home, *session.reach) if session.reach else None
+    server = cluster.server_of(session) if moves else None if session.demand.spread else session.server
+    anywhere = (session.home, *session.reach) if session.reach or (session.demand.spread and session.home) else None
     fixed = runs and (client or not (moves or session.cooperative))
     return Bounds(
         pool=session.pool,
@@ -46,7 +46,7 @@ def bounds_of(cluster: Cluster, session: Session, *, some_mps: bool) -> Bounds:
         model=constraints.model,
         wanted_server=session.wanted_server(session.demand),
         mask=session.mask if fixed else None,
-        several=session.demand.devices > 1,
+        several=session.demand.devices > 1 or session.demand.spread,
         user=session.user if some_mps else None,
         without_mps=session.mask if some_mps and runs and not client else None,
     )

@@ -60,6 +60,14 @@ class Measured:
     memory_peak: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The first process of a gang on one server."""
+
+    pid: int
+    started: float  # its start time as psutil gives it
+
+
 @dataclass(slots=True)
 class Session:
     """One kernel, from the request for its place until ten minutes after its end."""
@@ -75,6 +83,8 @@ class Session:
     opened: float
     home: str | None = None  # where its single-user server is, and `server` may be another machine
     reach: tuple[str, ...] = ()  # the machines, besides, on which that server can start it; `server` None: not chosen
+    parent: str | None = None  # of a pool: the session that has it
+    roots: dict[str, Root] = field(default_factory=dict)  # of a gang, by server: it has no `pid` of its own
     life: int = 0  # counts restarts: what was asked of an earlier process is not answered to this one
     pid: int | None = None
     started: float | None = None  # the process's start time as psutil gives it
@@ -305,7 +315,7 @@ class Cluster:
 
     def server_of(self, session: Session) -> str | None:
         """The machine its commands go to: that of its devices, else the one its kernel runs on."""
-        if session.reach and session.server is not None:
+        if session.reach and session.server is not None and not session.demand.spread:
             return session.server
         for uuid in (*session.placements, *session.mask):
             if uuid in self.devices:

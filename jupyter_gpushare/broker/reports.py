@@ -8,6 +8,7 @@ import math
 import msgspec
 
 from ..model import Device, Held, NodeReport
+from . import gangs
 from .records import Cluster, DeviceRecord, Placement, ServerRecord, Session
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,9 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
     for held in report.held:
         server.held[held.session] = held
         session = cluster.sessions.get(held.session)
-        if session is not None:
-            take_held(cluster, session, held, now, window_s)
+        told = gangs.told(cluster, session, server.name, held) if session and session.demand.spread else held
+        if session is not None and told is not None:
+            take_held(cluster, session, told, now, window_s)
     if report.full:
         _not_held(cluster, server)
     if report.age_s is not None and not server.missed:
@@ -60,6 +62,8 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
         server.devices.discard(name)
         if name in cluster.devices:
             _vanished(cluster, name)
+        elif name in cluster.sessions and cluster.sessions[name].demand.spread:
+            gangs.left(cluster, cluster.sessions[name], server.name)
         elif name in cluster.sessions:
             gone(cluster.sessions[name])
     return fresh
@@ -78,7 +82,8 @@ def _still(
     for name, held in server.held.items():
         session = cluster.sessions.get(name)
         if session is not None and name not in said and held.gpu_idle_s == 0.0:  # it goes on computing
-            take_held(cluster, session, held, now, window_s)
+            told = gangs.together(cluster, session) if session.demand.spread else held
+            take_held(cluster, session, told or held, now, window_s)
 
 
 def take_held(cluster: Cluster, session: Session, held: Held, now: float, window_s: float) -> None:

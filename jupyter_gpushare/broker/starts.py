@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from ..errors import Conflict, NotAllowed, OverLimit
-from ..model import Binding, Caller, Demand, SessionSpec, checked
-from . import mps, room, wishes, words
-from .records import Placement, Session, Ticket
+from ..model import Binding, Caller, Demand, Name, SessionSpec, checked
+from . import gangs, mps, room, wishes, words
+from .records import Placement, Root, Session, Ticket
 from .upkeep import begin_burst, end_burst
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: Pid
     started: float
+    server: Name | None = None  # of a pool: the machine it runs on
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     bursting: bool = False
     server: str | None = None  # where it runs
     devices: tuple[str, ...] = ()  # its mask
+    members: tuple[gangs.Member, ...] = ()  # of a pool
     mps_pipe: str | None = None
     ceiling: float | None = None
 
@@ -117,7 +119,7 @@ def binding(broker: Broker, session: Session, key: Ticket) -> Binding:
     devices = session.devices if placed and not session.parked else ()
     if session.pid is None:
         session.mask = devices
-        if session.reach:
+        if session.reach and not session.demand.spread:
             known = [cluster.devices[uuid].server for uuid in devices if uuid in cluster.devices]
             session.server = known[0] if known else session.home
         mps.join(cluster, broker.settings, session)
@@ -134,6 +136,7 @@ def binding(broker: Broker, session: Session, key: Ticket) -> Binding:
         state=cluster.state_of(session, now),
         server=session.server if session.reach else None,
         devices=devices,
+        servers=gangs.servers(cluster, session) if session.demand.spread and devices else (),
         indices=tuple(cluster.devices[uuid].seen.index for uuid in devices if uuid in cluster.devices),
         shared=not session.demand.exclusive,
         mps_pipe=session.mps_pipe,
@@ -210,6 +213,7 @@ def _new(broker: Broker, spec: SessionSpec) -> Session:
         server=None,
         demand=checked(demand),
         pool=spec.pool,
+        parent=spec.parent,
         opened=now,
         last_alive=now,
     )
@@ -298,6 +302,10 @@ def check_limit(broker: Broker, user: str, demand: Demand, without: str) -> None
 
 def started(broker: Broker, session: Session, body: Started) -> None:
     """The kernel's process is there: its node learns whose it is."""
+    if session.demand.spread:
+        session.roots[body.server or ""] = Root(body.pid, body.started)
+        gangs.attach(broker.applier, session, body.server)
+        return
     session.pid, session.started = body.pid, body.started
     session.last_alive, session.cells = broker.clock(), 0
     session.processes = "unknown"
@@ -327,7 +335,10 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
         session.last_alive, session.recovering = now, False
         session.origin, session.singleuser = kernel.spec.origin, kernel.spec.singleuser
         session.home, session.reach = kernel.spec.server, kernel.spec.reach
-        session.server = kernel.server or session.server
+        session.server, session.parent = kernel.server or session.server, kernel.spec.parent
+        for member in kernel.members:
+            if member.server not in session.roots:
+                started(broker, session, Started(pid=member.pid, started=member.started, server=member.server))
         if kernel.pid is not None and kernel.started is not None and kernel.pid != session.pid:
             started(broker, session, Started(pid=kernel.pid, started=kernel.started))
         if kernel.bursting != (session.cells > 0) and now - session.told_at > UNHEARD_S:

@@ -54,7 +54,15 @@ def build(cluster: Cluster, settings: Settings, policy: Policy, now: float, colu
         allowed=np.array(may, dtype=bool).reshape(len(may), len(records)),
         transfer_s=_transfers(cluster, settings, tuple(near), places.servers),
         mix=_mix(cluster, sessions, places.models),
+        links=_links(settings, sessions, places.servers),
     )
+
+
+def _links(settings: Settings, sessions: list[Session], servers: tuple[str, ...]) -> Floats:
+    """(V, V) GB/s between servers, only where somebody's devices may lie on several."""
+    if not any(session.demand.spread for session in sessions):
+        return np.zeros((0, 0))
+    return topology_of(settings, servers).gb_s
 
 
 def _transfers(
@@ -212,6 +220,7 @@ def _sessions(
         host_memory=floats("host_memory"),
         ran=columns.ran[order],
         burst_since=floats("burst_since"),
+        spread=bools("spread"),
     )
 
 

@@ -82,7 +82,7 @@ def _given(change: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]
 
 def request(broker: Broker, session: Session, ask: Ask) -> None:
     """Changes a live session's demand at once, or raises NeedsRestart; "restart" reserves what needs one."""
-    _live(session)
+    _own(session)
     demand = demand_of(ask, session.demand)
     check_limit(broker, session.user, demand, without=session.id)
     check_possible(broker, session.user, demand, session)
@@ -178,6 +178,9 @@ def reserve(broker: Broker, session: Session, demand: Demand) -> None:
 def release(broker: Broker, session: Session) -> None:
     """Gives its share back. What it has in GPU memory stays there, without a guarantee, until others need the room."""
     _live(session)
+    if session.demand.spread:  # its server, which hears of it, ends what runs there
+        broker.apply([StopKernel(session=session.id, why="asked")])
+        return
     session.gated, session.wants_back, session.waiting_since = False, False, None
     # What its node still tells of the time before is no new use.
     session.released_at = broker.clock() + (USE_WINDOW_S if session.context else 0.0)
@@ -193,7 +196,7 @@ def release(broker: Broker, session: Session) -> None:
 
 def park(broker: Broker, session: Session) -> None:
     """Moves its GPU memory to the host now. Raises Refused where that cannot be done, Conflict where nothing is."""
-    _live(session)
+    _own(session)
     if session.parked or session.doing == "park":
         return
     if session.doing is not None or not session.placements:
@@ -241,7 +244,7 @@ def unpin(broker: Broker, session: Session) -> None:
 
 def move(broker: Broker, session: Session, body: MoveTo) -> None:
     """Continues on another device of its server: parked here, resumed there."""
-    _live(session)
+    _own(session)
     cluster = broker.cluster
     record = cluster.devices.get(body.device)
     if record is None:
@@ -295,6 +298,13 @@ def drain(broker: Broker, uuid: str, drained: bool) -> None:
     if uuid not in broker.cluster.devices:
         raise NotFound(f"{uuid!r} is not known here.")
     wishes.drain(broker, uuid, drained)
+
+
+def _own(session: Session) -> None:
+    """Raises Conflict for what only a kernel's own session can do."""
+    _live(session)
+    if session.demand.spread:
+        raise Conflict("This is a pool of GPUs. It can be kept and ended; for another size, end it and ask again.")
 
 
 def _live(session: Session) -> None:

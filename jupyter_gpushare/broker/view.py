@@ -143,9 +143,9 @@ def drawn(frame: Frame, shown: list[Session], caller: Caller) -> Iterator[Sessio
 
 
 def visible(session: Session, caller: Caller) -> bool:
-    """May this caller see that session in full? A kernel sees only itself."""
+    """May this caller see that session in full? A kernel sees only itself and its pool."""
     if caller.role == "kernel":
-        return session.id == caller.session and session.user == caller.user
+        return caller.session in (session.id, session.parent) and session.user == caller.user
     return caller.admin or caller.reads_all or session.user == caller.user
 
 

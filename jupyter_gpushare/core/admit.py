@@ -70,7 +70,7 @@ def refusal(state: State, session: int) -> str | None:
         return "no_such_device"
     together = 1 if asks.gang(session) else count
     if _most_together(have.server, allowed, together) < count:
-        return "too_few_devices"
+        return "too_few_devices" if together == count else "too_few_in_all"
     small = have.memory_total[allowed] < asks.memory[session]
     if _most_together(have.server, allowed[~small] if small.any() else allowed, together) < count:
         return "memory_too_large"

@@ -29,6 +29,7 @@ WHY: dict[str, str] = {
     # refuse
     "no_such_device": "No GPU here is of the kind asked for.",
     "too_few_devices": "No server here has that many GPUs of the kind asked for.",
+    "too_few_in_all": "All servers here together have fewer GPUs of the kind asked for.",
     "memory_too_large": "No GPU here has that much memory.",
     "host_too_small": "No server here with such a GPU has that many CPUs or that much memory.",
     "over_limit": "That is more than your limit.",

@@ -17,6 +17,8 @@ from ..units import parse_bytes, parse_seconds
 if TYPE_CHECKING:
     import ssl
 
+    from .pool import Pool
+
 TIMEOUT_S = 10.0
 FIRST_ASK_S = 2.0  # a wait that is over by then is not worth showing
 ASK_S = 5.0  # how long one request may hang until the cell is let in
@@ -261,6 +263,31 @@ class Session:
     def hello(self, cooperative: bool = True) -> None:
         """Says whether this kernel asks at its cells' start."""
         self._verb("POST", "hello", {"cooperative": cooperative})
+
+    def pool(
+        self,
+        gpus: int,
+        engine: str | None = None,
+        *,
+        memory: int | str | None = None,
+        model: str | None = None,
+        timeout_s: float | None = None,
+        seen: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Pool:
+        """So many GPUs of one or several servers, all of them or none, and an engine on them: "dask", "torchrun".
+
+        Waits until they are there. Raises BadDemand, Conflict.
+        """
+        from .pool import Pool, check, filled
+
+        check(engine)
+        asked = {"gpus": gpus, "memory": memory, "model": model}
+        answer = self.pool_call("POST", "pool", {name: value for name, value in asked.items() if value is not None})
+        return filled(Pool(self, answer).wait(timeout_s, seen), engine)
+
+    def pool_call(self, method: str, verb: str, body: object = None, timeout: float = TIMEOUT_S) -> dict[str, Any]:
+        """What is asked of its pool; an answer of the service."""
+        return self._verb(method, verb, body, timeout)
 
     def _verb(self, method: str, verb: str = "", body: object = None, timeout: float = TIMEOUT_S) -> dict[str, Any]:
         from urllib.parse import quote

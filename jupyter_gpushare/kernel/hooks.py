@@ -74,6 +74,9 @@ def _magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
         %gpu park                move its GPU memory to host memory now; %gpu resume brings it back
         %gpu release             give it back
         %gpu history             share and use over time
+        %gpu pool 4              4 GPUs of one or several servers, all of them or none, as `pool`
+             --engine dask       and Dask on them, as `client`; or torchrun: client("train.py") runs it on every rank
+        %gpu pool end            ends what runs there and gives them back
 
         %%gpu                    hold a GPU for this cell only, then give it back
         """

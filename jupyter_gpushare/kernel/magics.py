@@ -190,6 +190,50 @@ def _resume(session: Session, words: list[str]) -> Card:
     return render.note(answer.get("state", "resuming"), answer.get("message") or "Coming back.")
 
 
+_pool: Any = None  # a kernel has one at most
+
+
+def _pool_line(session: Session, words: list[str]) -> Card:
+    global _pool
+    rest, engine, asked = iter(words), None, dict[str, Any]()
+    count = None
+    for word in rest:
+        option, given, value = word.partition("=")
+        if option in ("--engine", "--memory", "--model"):
+            value = value if given else next(rest, "")
+            if not value or value.startswith("--"):
+                raise BadDemand(f"{option}: a value is missing.")
+            if option == "--engine":
+                engine = value
+            else:
+                asked[option[2:]] = value
+        elif count is None:
+            count = word
+        else:
+            raise BadDemand(f"{word!r} is one word too many.")
+    if count is None:
+        return render.pool(session.pool_call("GET", "pool"))
+    if count == "end":
+        from .pool import Pool
+
+        (_pool or Pool(session, session.pool_call("GET", "pool"))).end()
+        _pool = None
+        return render.note("none", "The pool ended.", "Its GPUs were given back.")
+    if not count.isdecimal() or int(count) < 1:
+        raise BadDemand(f"{count!r} is not a number of GPUs.")
+    _pool = session.pool(int(count), engine, **asked)
+    _named({"pool": _pool, **({} if _pool.client is None else {"client": _pool.client})})
+    return render.pool(_pool.seen)
+
+
+def _named(values: dict[str, Any]) -> None:
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()  # type: ignore[no-untyped-call]
+    if shell is not None:
+        shell.push(values)
+
+
 def _history(session: Session, words: list[str]) -> Card:
     _none(words)
     return render.history(session.history())
@@ -228,6 +272,7 @@ _VERBS: dict[str, Callable[[Session, list[str]], Card]] = {
     "resume": _resume,
     "release": _release,
     "history": _history,
+    "pool": _pool_line,
 }
 
 

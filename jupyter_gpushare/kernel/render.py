@@ -102,6 +102,16 @@ def note(look: str, strong: str, rest: str = "", code: str = "") -> Card:
     return _card(html, " ".join(part for part in (strong, rest, code) if part))
 
 
+def pool(seen: Json) -> Card:
+    """A pool: how many GPUs, where, and what is going on there."""
+    looks = {"waiting": "waiting", "ready": "idle", "running": "active", "ended": "dead"}
+    where = ", ".join(f"{len(one['devices'])} on {one['server']}" for one in seen["members"])
+    strong = f"Pool of {plural(seen['gpus'], 'GPU')}"
+    said = {"ready": f"{where}. Nothing runs there.", "running": f"{where}. Its processes run."}
+    rest = said.get(seen["state"], seen["message"])
+    return note(looks[seen["state"]], f"{strong}.", rest, "" if seen["state"] == "ended" else "%gpu pool end")
+
+
 def status(session: Json, cluster: Json, mask: str = "") -> Card:
     """The session's own share: where, how much, what it uses, what is next. `mask` names what is ``cuda:0`` here."""
     state, found = session["state"], _devices(cluster)

@@ -91,6 +91,12 @@ class Elsewhere:
             self._left_out[server] = time.monotonic() + LEFT_OUT_S
             raise
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The machines that can be tried now."""
+        now = time.monotonic()
+        return tuple(server for server in self._config.remote_servers if self._left_out.get(server, now) <= now)
+
     gate = f"{FOLDER}/{GATE}"  # where a kernel there reads its gate
 
     @property

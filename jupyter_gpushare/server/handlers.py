@@ -77,6 +77,6 @@ class GPUShareHandler(APIHandler):
         try:
             if self.request.method == "GET":
                 self.rooms.link.check()
-            await answer(self, self.rooms.link, self.caller(), path)
+            await answer(self, self.rooms.port_of(path), self.caller(), path)
         except GPUShareError as error:
             refuse(self, error)

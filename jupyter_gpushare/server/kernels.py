@@ -24,6 +24,8 @@ from .gate import ASK, OPEN, Gate
 
 if TYPE_CHECKING:
     from .elsewhere import Elsewhere
+    from .members import Process
+    from .pools import Pools
 
 AWAY = "The GPU service does not answer; this kernel started without a GPU and gets its place when it is back."
 
@@ -40,6 +42,7 @@ class Kernel:
     started: float | None = None  # the process's start time as psutil gives it
     elsewhere: bool = False  # that process is on another machine
     bursting: bool = False
+    members: dict[str, Process] = field(default_factory=dict)  # of a pool, by server
     order: asyncio.Lock = field(default_factory=asyncio.Lock)  # its bursts are told in the order they happened
 
     @property
@@ -48,6 +51,8 @@ class Kernel:
 
         Of one on another machine that is known until its end is told.
         """
+        if self.spec.parent is not None:  # a pool is held by its server, whether or not anything runs on it
+            return True
         if self.pid is None or self.elsewhere:
             return self.pid is not None
         try:
@@ -85,6 +90,7 @@ class Kernels:
         """`url`: where this server's kernels reach it, None: they cannot. `root`: the folder its paths start at."""
         self.port, self.root = port, root
         self.elsewhere: Elsewhere | None = None  # other machines on which kernels may run
+        self.pools: Pools | None = None
         self.terms = terms
         self.log = log
         self.caller = Caller(user=terms.user, role="server", origin=terms.origin)
@@ -104,6 +110,8 @@ class Kernels:
         """
         if self._stopping:
             raise Unavailable("This server is stopping.")
+        if self.pools is not None:
+            self.pools.owner_ended(spec.id)
         kernel = self._kernels.get(spec.id)
         if kernel is None:
             kernel = self._kernels[spec.id] = Kernel(spec)
@@ -182,6 +190,8 @@ class Kernels:
         kernel.bursting = phase == "start"
         async with kernel.order:
             await self._tell(session, "burst", {"phase": phase})
+        for pool in [name for name, one in self._kernels.items() if one.spec.parent == session and one.members]:
+            await self.burst(pool, phase)  # its notebook computes with it
 
     def burst_seen(self, session: str, phase: Phase) -> None:
         """The same from a callback."""
@@ -192,12 +202,26 @@ class Kernels:
         kernel = self._kernels.pop(session, None)
         if kernel is None:
             return
+        if self.pools is not None:
+            self.pools.owner_ended(session)
         if kernel.gate is not None:
             kernel.gate.close()
         await self._tell(session, "ended", {"why": why})
 
     def ended_seen(self, session: str, why: Literal["cleanup", "dead"]) -> None:
         self._own(self.ended(session, why))
+
+    # --- pools ------------------------------------------------------------------------------------------------
+
+    def kernel_of(self, session: str) -> Kernel | None:
+        return self._kernels.get(session)
+
+    async def member(self, session: str, server: str, process: Process) -> None:
+        """A pool's processes run on that server: whose they are is known from here on."""
+        kernel = self._kernels.get(session)
+        if kernel is not None:
+            kernel.members[server] = process
+            await self._tell(session, "started", _member(server, process))
 
     # --- what the doors ask -----------------------------------------------------------------------------------
 
@@ -223,6 +247,8 @@ class Kernels:
 
     async def stop(self) -> None:
         self.end_waits()
+        if self.pools is not None:
+            await self.pools.stop()
         await end(*self._tasks)
         if self.elsewhere is not None:
             await self.elsewhere.stop()
@@ -248,6 +274,7 @@ class Kernels:
                 "devices": kernel.binding.devices if kernel.binding else (),
                 "mps_pipe": kernel.binding.mps_pipe if kernel.binding else None,
                 "ceiling": kernel.binding.ceiling if kernel.binding else None,
+                "members": [_member(*one) for one in kernel.members.items() if one[1].poll() is None],
             }
             for kernel in self._kernels.values()
             if kernel.alive
@@ -316,3 +343,7 @@ class Kernels:
         except OSError as error:
             self.log.warning("No gate file (%s): cells ask the server each time.", error)
             return None
+
+
+def _member(server: str, process: Process) -> dict[str, object]:
+    return {"server": server, "pid": process.pid, "started": process.created}

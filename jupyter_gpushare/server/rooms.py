@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .._version import __version__
 from ..config import GPUShare, Policy
@@ -14,6 +15,10 @@ from .environment import MASK
 from .gate import Gates
 from .kernels import Kernels, Terms
 from .link import Link
+
+if TYPE_CHECKING:
+    from ..broker.port import BrokerPort
+    from .pools import Pools
 
 
 def owner(config: GPUShare) -> str:
@@ -76,6 +81,16 @@ class Rooms:
             from .elsewhere import Elsewhere
 
             self.kernels.elsewhere = Elsewhere(config, url, self.kernels, log)
+
+        self._pools: Pools | None = None
+
+    def port_of(self, path: str) -> BrokerPort:
+        """Who answers for that path: what pools need is loaded for the first one."""
+        if self._pools is None and path.rstrip("/").split("/")[2:3] == ["pool"]:
+            from .pools import Pools
+
+            self._pools = Pools(self.link, self.kernels, self.log)
+        return self._pools or self.link
 
     def start(self) -> None:
         self.link.start()

@@ -207,6 +207,58 @@ export type paths = {
     patch?: never;
     trace?: never;
   };
+  '/sessions/{id}/pool': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /** Its pool */
+    get: operations['get_sessions_id_pool'];
+    put?: never;
+    /** A pool of GPUs over servers for this notebook */
+    post: operations['post_sessions_id_pool'];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  '/sessions/{id}/pool/start': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /** A process on each GPU of its pool */
+    post: operations['post_sessions_id_pool_start'];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  '/sessions/{id}/pool/end': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /** End its pool */
+    post: operations['post_sessions_id_pool_end'];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   '/demands/{path}': {
     parameters: {
       query?: never;
@@ -556,6 +608,8 @@ export type components = {
       kind: ('compute' | 'data' | 'mixed' | 'unknown') | null;
       /** @default null */
       horizon: ('bursty' | 'long' | 'short') | null;
+      /** @default false */
+      spread: boolean;
     };
     /**
      * Constraints
@@ -680,6 +734,72 @@ export type components = {
     StopBody: {
       /** @default null */
       pid: number | null;
+    };
+    /**
+     * PoolAsk
+     * @description A pool of so many GPUs, all of them or none.
+     */
+    PoolAsk: {
+      gpus: number;
+      /** @default null */
+      memory: number | string | null;
+      /** @default null */
+      model: string | null;
+    };
+    /**
+     * PoolView
+     * @description `state`: it waits for its devices, has them, processes run on them, or it ended (and `message` says why).
+     */
+    PoolView: {
+      session: string;
+      /** @enum {unknown} */
+      state: 'ended' | 'ready' | 'running' | 'waiting';
+      gpus: number;
+      /** @default [] */
+      members: components['schemas']['PoolMember'][];
+      /** @default null */
+      queue_position: number | null;
+      /** @default null */
+      eta_s: number | null;
+      /** @default  */
+      message: string;
+      /** @default [] */
+      lines: components['schemas']['PoolLine'][];
+      /** @default 0 */
+      next: number;
+      /** @default {} */
+      exits: {
+        [key: string]: number;
+      };
+    };
+    /** PoolMember */
+    PoolMember: {
+      server: string;
+      here: boolean;
+      devices: string[];
+      first: number;
+    };
+    /** PoolLine */
+    PoolLine: {
+      rank: number;
+      text: string;
+    };
+    /**
+     * PoolStart
+     * @description What runs on each of its devices: one process, which has that device alone in its mask.
+     *
+     *     `{address}`, `{notebook}` and `{rank}` in the command and the environment stand for the address of the process's
+     *     machine, that of the notebook's as seen from there, and its rank. `again`: one that ends is started again.
+     */
+    PoolStart: {
+      cmd: string[];
+      /** @default {} */
+      env: {
+        [key: string]: string;
+      };
+      cwd: string;
+      /** @default false */
+      again: boolean;
     };
     /** Estimate */
     Estimate: {
@@ -1069,6 +1189,106 @@ export interface operations {
         };
         content: {
           'application/json': components['schemas']['Acted'];
+        };
+      };
+    };
+  };
+  get_sessions_id_pool: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description Kernel id. */
+        id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description OK */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': components['schemas']['PoolView'];
+        };
+      };
+    };
+  };
+  post_sessions_id_pool: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description Kernel id. */
+        id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: {
+      content: {
+        'application/json': components['schemas']['PoolAsk'];
+      };
+    };
+    responses: {
+      /** @description Accepted */
+      202: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': components['schemas']['PoolView'];
+        };
+      };
+    };
+  };
+  post_sessions_id_pool_start: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description Kernel id. */
+        id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: {
+      content: {
+        'application/json': components['schemas']['PoolStart'];
+      };
+    };
+    responses: {
+      /** @description OK */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': components['schemas']['PoolView'];
+        };
+      };
+    };
+  };
+  post_sessions_id_pool_end: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description Kernel id. */
+        id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description OK */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': components['schemas']['PoolView'];
         };
       };
     };

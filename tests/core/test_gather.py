@@ -46,7 +46,7 @@ def test_a_session_that_is_none_stays_on_one_server():
     world = World(three_servers(), [Notebook("n", gpus=4, waiting_since=NOW)])
     assert refusal(world.state(), 0) == "too_few_devices"
     assert refusal(World(three_servers(), [gang("pool", 4)]).state(), 0) is None
-    assert refusal(World(three_servers(), [gang("pool", 7)]).state(), 0) == "too_few_devices"
+    assert refusal(World(three_servers(), [gang("pool", 7)]).state(), 0) == "too_few_in_all"
 
 
 def test_one_server_that_holds_all_of_it_goes_before_better_devices_on_several():
