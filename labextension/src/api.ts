@@ -4,7 +4,8 @@ import type { ServerConnection } from '@jupyterlab/services';
 
 import { components, paths } from './openapi';
 import { IClient, MakeRequest, respond } from './request';
-import { IDemand, IFinding, IHistory, IStatus, IStatusReply, IWhy } from './tokens';
+import { IScope } from './readings';
+import { IDemand, IFinding, IHistory, IReadings, IStatus, IStatusReply, IWhy } from './tokens';
 
 /** What can be asked of a session without a body. */
 export type Verb = 'release' | 'park' | 'resume' | 'unpin' | 'stop';
@@ -40,6 +41,7 @@ export interface IApi extends IClient {
   why(session: string): Promise<IWhy>;
   /** The past of a session, or of all that one may see; `from` in seconds since 1970, else seven days. */
   history(query: { session?: string; user?: string; from?: number }): Promise<IHistory>;
+  readings(scope: IScope): Promise<IReadings>;
   doctor(): Promise<IFinding[]>;
   /** Seconds until the demand could be met; null: no estimate. */
   estimate(demand: IDemand): Promise<number | null>;
@@ -94,6 +96,7 @@ export function createApi(
     },
     why: session => get<IWhy>('/sessions/{id}/why', { id: session }),
     history: query => get<IHistory>('/history', {}, query),
+    readings: scope => get<IReadings>('/readings', {}, scope),
     doctor: () => get<IFinding[]>('/doctor'),
     estimate: async demand => {
       const response = await post('/estimate', {}, demand);

@@ -20,8 +20,9 @@ export function commandOf(action: Action): string {
 
 export const COMMANDS = [SHOW, ...MENU.map(commandOf)];
 
-/** What can be done with a device; the first two by admins. */
+/** What can be done with a device; the draining by admins. */
 export const DEVICE_COMMANDS = {
+  readings: 'gpushare:readings',
   drain: 'gpushare:drain',
   undrain: 'gpushare:undrain',
   copy: 'gpushare:copy-uuid'
@@ -78,16 +79,24 @@ interface IDeviceOptions {
   trans: TranslationBundle;
   /** Rejects with what the server said. */
   drain(place: IPlace, drained: boolean): Promise<void>;
+  /** Shows its last hour; null: of whichever was shown last. */
+  lookBack(device: string | null): void;
 }
 
 export function addDeviceCommands(
   commands: CommandRegistry,
-  { host, trans, drain }: IDeviceOptions
+  { host, trans, drain, lookBack }: IDeviceOptions
 ): void {
   const subject = (args: { device?: unknown }): IPlace | null => {
     const { status } = host.model.snapshot;
     return status && typeof args.device === 'string' ? place(status, args.device) : null;
   };
+  commands.addCommand(DEVICE_COMMANDS.readings, {
+    label: args =>
+      typeof args.device === 'string' ? trans.__('Last hour') : trans.__('Last hour of the GPUs'),
+    caption: trans.__('Use, temperature, power, PCIe and NVLink over time'),
+    execute: args => lookBack(subject(args)?.device.uuid ?? null)
+  });
   for (const drained of [true, false]) {
     commands.addCommand(drained ? DEVICE_COMMANDS.drain : DEVICE_COMMANDS.undrain, {
       label: drained ? trans.__('Drain…') : trans.__('Offer again'),

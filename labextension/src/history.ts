@@ -90,23 +90,36 @@ export function usageCsv(history: IHistory): string {
   );
 }
 
-/** The series as columns for a chart: seconds, share, utilisation. A gap stands where nothing was held for a step. */
-export function columns(history: IHistory): [number[], (number | null)[], (number | null)[]] {
-  const at: number[] = [];
-  const share: (number | null)[] = [];
-  const busy: (number | null)[] = [];
-  for (const point of history.series) {
-    const last = at[at.length - 1];
-    if (last !== undefined && point.at - last > 1.5 * history.step_s) {
-      at.push(last + history.step_s);
-      share.push(null);
-      busy.push(null);
+/** The columns of a chart with a gap, `step` after its begin, where two instants are more than `most` seconds apart. */
+export function gapped(
+  at: readonly number[],
+  lines: readonly (readonly (number | null)[])[],
+  step: number,
+  most: number
+): [number[], ...(number | null)[][]] {
+  const instants: number[] = [];
+  const values = lines.map((): (number | null)[] => []);
+  at.forEach((instant, row) => {
+    const last = instants[instants.length - 1];
+    if (last !== undefined && instant - last > most) {
+      instants.push(last + step);
+      values.forEach(line => line.push(null));
     }
-    at.push(point.at);
-    share.push(point.share);
-    busy.push(point.utilization);
-  }
-  return [at, share, busy];
+    instants.push(instant);
+    values.forEach((line, index) => line.push(lines[index][row]));
+  });
+  return [instants, ...values];
+}
+
+/** The series for a chart: seconds, share, utilisation. A gap stands where nothing was held for a step. */
+export function columns(history: IHistory): [number[], ...(number | null)[][]] {
+  const { series, step_s: step } = history;
+  return gapped(
+    series.map(point => point.at),
+    [series.map(point => point.share), series.map(point => point.utilization)],
+    step,
+    1.5 * step
+  );
 }
 
 /** Largest first. */

@@ -26,6 +26,7 @@ import {
   COMMANDS,
   createDeviceMenu,
   createMenu,
+  DEVICE_COMMANDS,
   SHOW
 } from './commands';
 import { Depth, DepthView } from './depthview';
@@ -36,6 +37,7 @@ import { gpuIcon } from './icons';
 import { IHost, IPreferences } from './live';
 import { GPUShareModel } from './model';
 import { GPUSharePanel } from './panel';
+import { IScope } from './readings';
 import { addStarting, CHOOSE, NEW } from './starting';
 import { StatusItem } from './statusitem';
 import { Tabs } from './tabs';
@@ -101,13 +103,14 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     const { commands } = app;
 
     /** Opens (or turns to) the tab about a session, or about usage. */
-    const look = (session: ISession | null, depth: Depth): void => {
+    const look = (session: ISession | null, depth: Depth, scope?: IScope): void => {
       const id = `jp-gpushare-depth-${session?.id ?? 'usage'}`;
       const open = [...app.shell.widgets('main')].find(widget => widget.id === id);
       if (open instanceof MainAreaWidget) {
-        (open as MainAreaWidget<DepthView>).content.turn(depth);
+        (open as MainAreaWidget<DepthView>).content.turn(depth, scope);
       } else {
-        const content = new DepthView(host, api, session?.id ?? null, depth);
+        const content = new DepthView(host, api, session?.id ?? null);
+        content.turn(depth, scope);
         const tab = new MainAreaWidget({ content });
         tab.id = id;
         tab.title.label = session ? trans.__('GPU: %1', session.label) : trans.__('GPU usage');
@@ -193,11 +196,12 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
         if (!drained || (await confirmDrain(place, trans))) {
           await api.drain(place.device.uuid, drained);
         }
-      }
+      },
+      lookBack: device => look(null, 'gpus', device === null ? undefined : { device })
     });
     addStarting({ app, api, model, tracker, launcher, trans });
-    [...COMMANDS, NEW, CHOOSE, ...(rendermime ? [HELP] : [])].forEach(command =>
-      palette?.addItem({ command, category: trans.__('GPU') })
+    [...COMMANDS, DEVICE_COMMANDS.readings, NEW, CHOOSE, ...(rendermime ? [HELP] : [])].forEach(
+      command => palette?.addItem({ command, category: trans.__('GPU') })
     );
 
     statusBar?.registerStatusItem('jupyter-gpushare:status', {

@@ -62,6 +62,8 @@ export interface IDecided {
 
 /** The past, summed by the ledger: GPU-seconds, seconds since 1970; means over what was held in each step. */
 export type IHistory = Schemas['History'];
+/** The last hour of a device, or of several together: columns, oldest first; null: not read. */
+export type IReadings = Schemas['Readings'];
 /** The whole cluster some time ago: sessions in line, devices computing and held idle, devices out of service. */
 export type IFigure = Schemas['Figure'];
 

@@ -69,3 +69,37 @@ def test_why_timeline_and_usage_are_tabs_of_one_view_and_can_be_saved(tmp_path, 
         page.keyboard.press("ArrowLeft")
         expect(view.get_by_role("tab", name="Timeline")).to_be_focused()
         expect(view.get_by_role("list", name="States over time")).to_contain_text("Idle")
+
+
+def test_the_last_hour_of_a_gpu_opens_from_its_menu_with_a_chart_for_each_reading(tmp_path, page):
+    with serving("alice", tmp_path, settings=LAB) as alice:
+        Notebook(alice, "features.ipynb").run("from jupyter_gpushare.simulated import work; work(seconds=0.5)")
+        wait_for("its readings", lambda: len(alice.gpu("GET", "readings")["ago_s"]) > 1, 60)
+        panel = opened(page, alice)
+        panel.locator(".jp-GPUShare-tile").first.focus()
+        page.keyboard.press("Shift+F10")
+        page.locator(".lm-Menu-item", has_text="Last hour").click()
+        view = page.locator(".jp-GPUShare-why")
+        expect(view.get_by_role("tab", name="GPUs")).to_have_attribute("aria-selected", "true")
+        expect(view.locator(".jp-GPUShare-chart canvas")).to_have_count(4, timeout=20_000)
+        headings = ["Busy and memory", "Temperature", "Power", "PCIe"]
+        expect(view.locator("h2")).to_have_text(headings)
+        page.add_script_tag(path=AXE)
+        for look, name in ((LIGHT, "light"), (DARK, "dark")):
+            theme(page, look)
+            expect(view.locator(f".jp-GPUShare-chart[data-theme='{look}'] canvas")).to_have_count(4)
+            picture(page, f"depth-gpus-{name}")
+            found = page.evaluate("axe.run('.jp-GPUShare-why')")["violations"]
+            assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == [], name
+        for button, ending, begin in (
+            ("Save as CSV", ".csv", b"at,utilization"),
+            ("Save PCIe as PNG", ".png", b"\x89"),
+        ):
+            with page.expect_download() as saved:
+                view.get_by_role("button", name=button).click()
+            path = tmp_path / f"read{ending}"
+            saved.value.save_as(path)
+            assert path.read_bytes().startswith(begin)
+        view.get_by_role("button", name="GPU 1").click()
+        expect(view.get_by_role("button", name="GPU 1")).to_have_attribute("aria-pressed", "true")
+        expect(view.locator(".jp-GPUShare-chart canvas")).to_have_count(4, timeout=20_000)

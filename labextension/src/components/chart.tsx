@@ -1,26 +1,40 @@
-/** Share and utilisation over time, by uPlot, which is fetched when the first chart is drawn. */
+/** One or two lines over time, by uPlot, which is fetched when the first chart is drawn. */
 import { MutableRefObject, useEffect, useRef } from 'react';
 import type uPlot from 'uplot';
 
-import { dayOf, percent, timeOfDay, UNREAD } from '../format';
-import { columns } from '../history';
-import { IHistory } from '../tokens';
+import { clockTime, dayOf, timeOfDay, UNREAD } from '../format';
+import { Columns } from '../readings';
 import { useUi } from './context';
 
-const HEIGHT_PX = 180;
+export type Picture = MutableRefObject<(() => Promise<Blob | null>) | null>;
 
 interface IChartProps {
-  history: IHistory;
+  columns: Columns;
+  /** The names of the lines: the first drawn whole, the second dashed. */
+  names: readonly string[];
+  format(value: number | null): string;
+  /** Where the axis ends; null: a little above the highest value. It begins at 0: a low line is low. */
+  top: number | null;
+  heightPx?: number;
   label: string;
   /** Set to what makes a picture of it. */
-  picture: MutableRefObject<(() => Promise<Blob | null>) | null>;
+  picture: Picture;
+  /** Charts of one name show the same moment under the pointer. */
+  together?: string;
 }
 
 function color(node: Element, name: string): string {
   return getComputedStyle(node).getPropertyValue(name).trim() || 'currentcolor';
 }
 
-function options(node: HTMLElement, width: number, names: [string, string, string]): uPlot.Options {
+interface IDrawn extends Pick<IChartProps, 'names' | 'format' | 'top' | 'together'> {
+  time: string;
+  width: number;
+  height: number;
+}
+
+function options(node: HTMLElement, drawn: IDrawn): uPlot.Options {
+  const { names, format, top, together, time, width, height } = drawn;
   const line = color(node, '--jp-border-color2');
   const text = color(node, '--jp-ui-font-color1');
   const axis = {
@@ -29,27 +43,34 @@ function options(node: HTMLElement, width: number, names: [string, string, strin
     grid: { stroke: line, width: 1 },
     ticks: { stroke: line, width: 1 }
   };
-  const value = (_: unknown, fraction: number | null): string => percent(fraction);
+  const strokes = [
+    { stroke: color(node, '--jp-brand-color1'), width: 2 },
+    { stroke: text, width: 1.5, dash: [4, 3] }
+  ];
+  const value = (_: unknown, read: number | null): string => format(read);
   return {
     width,
-    height: HEIGHT_PX,
-    scales: { y: { range: [0, 1] } }, // never scaled by itself: a low line is low
+    height,
+    cursor: together === undefined ? {} : { sync: { key: together } },
+    scales: { y: { range: (_, __, most) => [0, top ?? Math.max(1, (most ?? 0) * 1.05)] } },
     axes: [
       { ...axis, values: (_, ticks, __, ___, step) => ticks.map(tick => timeLabel(tick, step)) },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map(percent) }
+      { ...axis, size: 52, values: (_, ticks) => ticks.map(format) }
     ],
     series: [
-      { value: (_, at) => (at === null ? UNREAD : timeOfDay(1000 * at)), label: names[2] },
-      { label: names[0], stroke: color(node, '--jp-brand-color1'), width: 2, value },
-      { label: names[1], stroke: text, width: 1.5, dash: [4, 3], value }
+      { value: (_, at) => (at === null ? UNREAD : timeOfDay(1000 * at)), label: time },
+      ...names.map((name, index) => ({ label: name, value, ...strokes[index] }))
     ]
   };
 }
 
 const DAY_S = 86400;
 
-/** The time of day, or the day where the marks are as far apart as that. */
+/** The time of day, with seconds or as the day where the marks stand so close or far. */
 function timeLabel(tick: number, step: number): string {
+  if (step < 60) {
+    return clockTime(1000 * tick);
+  }
   return step < DAY_S ? timeOfDay(1000 * tick) : dayOf(1000 * tick);
 }
 
@@ -67,29 +88,39 @@ function pictureOf(canvas: HTMLCanvasElement, background: string): Promise<Blob 
   return new Promise(done => copy.toBlob(done, 'image/png'));
 }
 
-export function Chart({ history, label, picture }: IChartProps): JSX.Element {
+/** New values go into the chart that stands; what a person has zoomed into stays in sight. */
+function fill(plot: uPlot, columns: Columns): void {
+  const before = plot.data[0];
+  const { min, max } = plot.scales.x;
+  const whole = before.length === 0 || (min === before[0] && max === before[before.length - 1]);
+  plot.setData(columns, whole);
+  if (!whole) {
+    plot.redraw();
+  }
+}
+
+export function Chart(props: IChartProps): JSX.Element {
+  const { columns, names, format, top, heightPx: height = 180, label, picture, together } = props;
   const { trans } = useUi();
   const ref = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef(columns);
+  latest.current = columns;
   const theme = document.body.dataset.jpThemeName; // a canvas does not change its colours by itself
+  const named = names.join('\n');
   useEffect(() => {
     const node = ref.current;
-    let plot: uPlot | null = null;
     let gone = false;
     const sizes = new ResizeObserver(([entry]) =>
-      plot?.setSize({ width: Math.floor(entry.contentRect.width), height: HEIGHT_PX })
+      plot.current?.setSize({ width: Math.floor(entry.contentRect.width), height })
     );
     void import('uplot').then(({ default: UPlot }) => {
       if (node && !gone) {
-        const names: [string, string, string] = [
-          trans.__('Share'),
-          trans.__('Busy'),
-          trans.__('Time')
-        ];
-        plot = new UPlot(options(node, node.clientWidth, names), columns(history), node);
-        picture.current = () =>
-          plot
-            ? pictureOf(plot.ctx.canvas, color(node, '--jp-layout-color1'))
-            : Promise.resolve(null);
+        const [time, width] = [trans.__('Time'), node.clientWidth];
+        const drawn = { names: named.split('\n'), format, top, together, time, width, height };
+        const made = new UPlot(options(node, drawn), latest.current, node);
+        plot.current = made;
+        picture.current = () => pictureOf(made.ctx.canvas, color(node, '--jp-layout-color1'));
         sizes.observe(node);
         node.dataset.theme = theme ?? '';
       }
@@ -97,9 +128,15 @@ export function Chart({ history, label, picture }: IChartProps): JSX.Element {
     return () => {
       gone = true;
       sizes.disconnect();
-      plot?.destroy();
+      plot.current?.destroy();
+      plot.current = null;
       picture.current = null;
     };
-  }, [history, picture, theme, trans]);
+  }, [named, format, top, together, height, picture, theme, trans]);
+  useEffect(() => {
+    if (plot.current) {
+      fill(plot.current, columns);
+    }
+  }, [columns]);
   return <div ref={ref} className="jp-GPUShare-chart" role="img" aria-label={label} dir="ltr" />;
 }

@@ -1,8 +1,8 @@
 /** What happened to a session: a band of its states, share and utilisation over time, and each decision. */
-import { useRef } from 'react';
+import { useMemo, useRef } from 'react';
 
 import { clockTime, percent, span } from '../format';
-import { IStretch, seriesCsv, stretches } from '../history';
+import { columns, IStretch, seriesCsv, stretches } from '../history';
 import { reasonText } from '../reasons';
 import { save, saveText } from '../save';
 import { IDecided, IHistory, ISession, SessionState } from '../tokens';
@@ -96,7 +96,8 @@ function Band({ list }: { list: IStretch[] }): JSX.Element | null {
 export function Series({ history, name }: { history: IHistory | null; name: string }): JSX.Element {
   const { trans } = useUi();
   const picture = useRef<(() => Promise<Blob | null>) | null>(null);
-  if (!history) {
+  const drawn = useMemo(() => history && columns(history), [history]);
+  if (!history || !drawn) {
     return <p className="jp-GPUShare-text">{trans.__('Asking the GPU service…')}</p>;
   }
   const { series } = history;
@@ -112,7 +113,10 @@ export function Series({ history, name }: { history: IHistory | null; name: stri
   return (
     <>
       <Chart
-        history={history}
+        columns={drawn}
+        names={[trans.__('Share'), trans.__('Busy')]}
+        format={percent}
+        top={1}
         picture={picture}
         label={trans.__(
           'Share and utilisation over time, last %1 and %2',

@@ -1,0 +1,231 @@
+/** GPUs over the last hour: how busy, how full, temperature, power, and what goes over their links each way. */
+import { useMemo, useRef } from 'react';
+
+import { gigabytes, percent, UNREAD } from '../format';
+import { Columns, columnsOf, ILimits, IScope, limitsOf, Reading, readingsCsv } from '../readings';
+import { wasRead } from '../readings';
+import { save, saveText } from '../save';
+import { IReadings } from '../tokens';
+import { place } from '../view';
+import { Chart } from './chart';
+import { useStatus, useUi } from './context';
+
+/** Readings and when they arrived, ms of Date.now. */
+export interface IArrived {
+  readings: IReadings;
+  at: number;
+}
+
+interface IGpusProps {
+  arrived: IArrived | null;
+  scope: IScope;
+  onScope(scope: IScope): void;
+}
+
+const HEIGHT_PX = 140;
+
+const watts = (value: number | null): string =>
+  value === null ? UNREAD : `${Math.round(value)} W`;
+const degrees = (value: number | null): string =>
+  value === null ? UNREAD : `${Math.round(value)} °C`;
+const rate = (value: number | null): string =>
+  value === null ? UNREAD : `${gigabytes(value)} GB/s`;
+
+export function Gpus({ arrived, scope, onScope }: IGpusProps): JSX.Element {
+  const { trans } = useUi();
+  const status = useStatus();
+  const limits = limitsOf(status, scope);
+  const device = 'device' in scope ? (place(status, scope.device)?.device ?? null) : null;
+  const name =
+    device !== null
+      ? `GPU ${device.index}`
+      : 'server' in scope
+        ? scope.server
+        : trans.__('All GPUs');
+  return (
+    <>
+      <Scopes scope={scope} onScope={onScope} />
+      {arrived === null ? (
+        <p className="jp-GPUShare-text">{trans.__('Asking the GPU service…')}</p>
+      ) : arrived.readings.devices === 0 ? (
+        <p className="jp-GPUShare-text">{trans.__('Nothing was read yet.')}</p>
+      ) : (
+        <Charts arrived={arrived} limits={limits} name={name} />
+      )}
+    </>
+  );
+}
+
+/** This GPU, its server, all: as far as they differ. */
+function Scopes({ scope, onScope }: Pick<IGpusProps, 'scope' | 'onScope'>): JSX.Element | null {
+  const { trans } = useUi();
+  const status = useStatus();
+  const servers = Object.values(status.servers);
+  const found = 'device' in scope ? place(status, scope.device) : null;
+  const server = found?.server.name ?? ('server' in scope ? scope.server : servers[0]?.name);
+  const devices = Object.values(status.servers[server]?.devices ?? {}).sort(
+    (a, b) => a.index - b.index
+  );
+  const choices: [string, IScope, boolean][] = [
+    ...devices.map((device): [string, IScope, boolean] => [
+      `GPU ${device.index}`,
+      { device: device.uuid },
+      found?.device.uuid === device.uuid
+    ])
+  ];
+  if (devices.length > 1) {
+    choices.push([server, { server }, 'server' in scope]);
+  }
+  if (servers.length > 1) {
+    choices.push([trans.__('All GPUs'), {}, !('server' in scope) && !('device' in scope)]);
+  }
+  return choices.length < 2 ? null : (
+    <div className="jp-GPUShare-filters" role="group" aria-label={trans.__('Which GPUs')}>
+      {choices.map(([name, choice, pressed]) => (
+        <button
+          key={name}
+          type="button"
+          className="jp-GPUShare-filter"
+          aria-pressed={pressed}
+          onClick={() => onScope(choice)}
+        >
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+interface IChartsProps {
+  arrived: IArrived;
+  limits: ILimits;
+  name: string;
+}
+
+function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
+  const { trans } = useUi();
+  const { readings, at } = arrived;
+  const file = `gpushare-${name.replace(/[^\w.-]+/g, '-')}`;
+  const { memory, temperature, power } = limits;
+  const columns = useMemo(() => {
+    const of = (...fields: Reading[]): Columns => columnsOf(readings, fields, at);
+    const [times, busy, used] = of('utilization', 'memory_used');
+    const full = used.map(bytes => (bytes === null || !memory ? null : bytes / memory));
+    return {
+      use: [times, busy, full] as Columns,
+      temperature: of('temperature_c'),
+      power: of('power_w'),
+      pcie: of('pcie_rx_gb_s', 'pcie_tx_gb_s'),
+      nvlink: of('nvlink_rx_gb_s', 'nvlink_tx_gb_s')
+    };
+  }, [readings, at, memory]);
+  const ways = [trans.__('to the GPU'), trans.__('from the GPU')];
+  const several = readings.devices > 1;
+  return (
+    <>
+      <Plot
+        title={trans.__('Busy and memory')}
+        columns={columns.use}
+        names={[trans.__('Busy'), trans.__('Memory')]}
+        format={percent}
+        top={1}
+        file={`${file}-use`}
+      />
+      {wasRead(readings, ['temperature_c']) && (
+        <Plot
+          title={several ? trans.__('Temperature of the hottest') : trans.__('Temperature')}
+          columns={columns.temperature}
+          names={[trans.__('Temperature')]}
+          format={degrees}
+          top={temperature}
+          file={`${file}-temperature`}
+        />
+      )}
+      {wasRead(readings, ['power_w']) && (
+        <Plot
+          title={trans.__('Power')}
+          columns={columns.power}
+          names={[trans.__('Power')]}
+          format={watts}
+          top={power}
+          file={`${file}-power`}
+        />
+      )}
+      {wasRead(readings, ['pcie_rx_gb_s', 'pcie_tx_gb_s']) && (
+        <Plot
+          title="PCIe"
+          columns={columns.pcie}
+          names={ways}
+          format={rate}
+          top={null}
+          file={`${file}-pcie`}
+        />
+      )}
+      {wasRead(readings, ['nvlink_rx_gb_s', 'nvlink_tx_gb_s']) && (
+        <Plot
+          title="NVLink"
+          columns={columns.nvlink}
+          names={ways}
+          format={rate}
+          top={null}
+          file={`${file}-nvlink`}
+        />
+      )}
+      <div className="jp-GPUShare-actions">
+        <button
+          type="button"
+          className="jp-GPUShare-button"
+          onClick={() => saveText(`${file}.csv`, readingsCsv(readings, at))}
+        >
+          {trans.__('Save as CSV')}
+        </button>
+      </div>
+      <p className="jp-GPUShare-text">
+        {trans.__('The last hour, read every five seconds. It begins anew with the GPU service.')}
+      </p>
+    </>
+  );
+}
+
+interface IPlotProps {
+  title: string;
+  columns: Columns;
+  names: string[];
+  format(value: number | null): string;
+  top: number | null;
+  file: string;
+}
+
+function Plot({ title, columns, names, format, top, file }: IPlotProps): JSX.Element {
+  const { trans } = useUi();
+  const picture = useRef<(() => Promise<Blob | null>) | null>(null);
+  const last = columns.slice(1).map(line => format(line[line.length - 1] ?? null));
+  const now = names.map((name, index) => `${name} ${last[index]}`).join(', ');
+  return (
+    <>
+      <h2>{title}</h2>
+      <Chart
+        columns={columns}
+        names={names}
+        format={format}
+        top={top}
+        heightPx={HEIGHT_PX}
+        label={trans.__('%1 over the last hour, now %2', title, now)}
+        picture={picture}
+        together="jp-gpushare-hour"
+      />
+      <div className="jp-GPUShare-actions">
+        <button
+          type="button"
+          className="jp-GPUShare-button"
+          aria-label={trans.__('Save %1 as PNG', title)}
+          onClick={() =>
+            void picture.current?.().then(image => image && save(`${file}.png`, image))
+          }
+        >
+          {trans.__('Save as PNG')}
+        </button>
+      </div>
+    </>
+  );
+}
