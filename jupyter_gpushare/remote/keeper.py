@@ -31,6 +31,7 @@ MACHINES_OWN = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "XAUTH
 CONNECTION_FILE = "{gpushare_connection_file}"  # stands for its path here, in the kernel's command
 FOLDER = "{gpushare_folder}"  # for the keeper's folder: in GPUSHARE_URL, quoted as there, and in GPUSHARE_GATE
 GATE = "gate"  # the file there that the kernel reads before each cell
+FOLDERS, PREFIX = "/tmp", "gpushare-"  # noqa: S108 its own is made anew, this user's alone; a socket's path is short
 KEPT_LOG = 1 << 16  # characters of output kept while nobody listens
 LINE_MAX = 1 << 24
 SLOW_S = 10.0  # a line that takes nothing for so long has gone
@@ -281,9 +282,30 @@ def keep(job, folder, listener):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def tidied():
+    """Removes what keepers of this user left who were killed: folders that nobody holds."""
+    for name in os.listdir(FOLDERS):
+        folder = os.path.join(FOLDERS, name)
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # another user's, or just removed
+            continue
+        try:
+            if os.fstat(held).st_uid == os.getuid() and os.path.exists(os.path.join(folder, "line")):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # its keeper lives
+            pass
+        finally:
+            os.close(held)
+
+
 def begun(job):
     """Forks off the keeper of this kernel; its folder, this user's alone."""
-    folder = tempfile.mkdtemp(prefix="gpushare-", dir="/tmp")
+    tidied()
+    folder = tempfile.mkdtemp(prefix=PREFIX, dir=FOLDERS)
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # who tidies /tmp by age leaves what is locked
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.path.join(folder, "line"))

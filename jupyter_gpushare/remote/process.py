@@ -204,8 +204,8 @@ class RemoteProcess:
     async def bring(self, port: int) -> None:
         """From now on the kernel reaches this port at its socket. Raises Unreachable."""
         assert self.line is not None
-        self.brought = port
         await self.line.bring(self.socket, port)
+        self.brought = port  # only what could be brought is brought anew to the next line
 
     async def close(self) -> None:
         """Follows it no longer. One that still runs is ended by its keeper when nobody comes back to it."""

@@ -13,7 +13,7 @@ from .lines import KEEPER, Line, Unreachable, shell_command
 log = logging.getLogger(__name__)
 CONNECT_S = 10.0
 ALIVE_S, ALIVE_MISSED = 5, 3  # a connection that is silent for so many times so long was cut
-WENT_WRONG = (OSError, asyncio.TimeoutError, asyncssh.Error, ValueError)
+WENT_WRONG = (OSError, asyncio.TimeoutError, asyncssh.Error, asyncssh.ChannelListenError, ValueError)
 
 asyncssh.set_log_level(logging.WARNING)  # it would tell of every connection
 

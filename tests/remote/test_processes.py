@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import getpass
 import logging
+import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -233,3 +235,45 @@ async def test_a_port_here_can_be_reached_at_its_socket_also_after_a_cut(tmp_pat
         kernel.kill()
         await until(lambda: kernel.poll() is not None)
         await kernel.close()
+
+
+async def test_a_line_comes_back_also_where_no_socket_can_be_brought(tmp_path, jp_asyncio_loop):
+    async with there(tmp_path) as (machine, way):
+        kernel = await started(way, RUNS)
+        os.mkdir(kernel.socket)  # in its way, as an sshd that allows no such streams is
+        with pytest.raises(Unreachable):
+            await kernel.bring(1)
+        os.rmdir(kernel.socket)
+        await until(lambda: kernel.line is not None)
+        assert kernel.brought is None
+        machine.way.cut()
+        await until(lambda: kernel.line is None)
+        machine.way.mend()
+        await until(lambda: kernel.line is not None)
+        kernel.kill()
+        await until(lambda: kernel.poll() is not None)
+        await kernel.close()
+
+
+def left(*kernels: RemoteProcess) -> list[bool]:
+    """Whether the folders of their keepers are there."""
+    return [Path(kernel.started.folder).exists() for kernel in kernels]
+
+
+async def test_what_a_killed_keeper_left_is_removed_at_the_next_start_and_nothing_else(tmp_path, jp_asyncio_loop):
+    async with there(tmp_path) as (_, way):
+        killed, lives = await started(way, RUNS), await started(way, RUNS)
+        psutil.Process(killed.pid).parent().kill()
+        await until(lambda: killed.poll() is not None)
+        foreign = tempfile.mkdtemp(prefix="gpushare-", dir="/tmp")  # no keeper's
+        try:
+            assert left(killed, lives) == [True, True]
+            third = await started(way, RUNS)
+            assert left(killed, lives) == [False, True]
+        finally:
+            os.rmdir(foreign)  # it is still there
+        for kernel in (lives, third):
+            kernel.kill()
+            await until(lambda kernel=kernel: kernel.poll() is not None)
+        for kernel in (killed, lives, third):
+            await kernel.close()
