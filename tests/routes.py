@@ -29,6 +29,7 @@ class Row:
 #          nobody  fake  other  o-srv  o-ker  sibling own  owner  server reader admin
 READS = "  403     403   403    403    403    403     200  200    200    200    200"
 ACTS = "   403     403   403    403    403    403     *    *      *      403    *"
+POOL = "   403     403   403    403    403    403     *    *      *      *      *"
 ALL = "    403     403   200    200    200    200     200  200    200    200    200"
 OWN = "    403     403   200    200    403    403     403  200    200    200    200"  # about the caller's own
 DEVICE = " 403     403   403    403    403    403     403  403    403    200    200"
@@ -57,6 +58,10 @@ TABLE = {
     "POST /sessions/{id}/unpin": Row(ACTS),
     "POST /sessions/{id}/move": Row(ACTS, {"device": "GPU-none"}),
     "POST /sessions/{id}/stop": Row(ACTS),
+    "GET /sessions/{id}/pool": Row(POOL),
+    "POST /sessions/{id}/pool": Row(ACTS, {"gpus": 2}),
+    "POST /sessions/{id}/pool/start": Row(ACTS, {"cmd": ["true"], "cwd": "/"}),
+    "POST /sessions/{id}/pool/end": Row(ACTS),
     "GET /devices/{uuid}": Row(DEVICE),
     "POST /devices/{uuid}/drain": Row(ADMIN),
     "POST /devices/{uuid}/undrain": Row(ADMIN),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from ..errors import Unavailable
 from ..model import Name
+
+if TYPE_CHECKING:
+    from .api import Request
 
 
 class PoolAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     exits: dict[int, int] = {}  # rank -> exit code of its last end
 
 
-def elsewhere(request: object) -> PoolView:
-    """Nobody but the notebook's server can start processes of its user."""
-    raise Unavailable("Pools are for kernels of a Jupyter server with the GPU service; this one has none.")
+def elsewhere(request: Request) -> PoolView:
+    """Nobody but the notebook's server can start processes of its user. Raises as every route for somebody else's."""
+    whose = request.session.id
+    raise Unavailable(f"{whose}: pools are for kernels of a Jupyter server with the GPU service; here is none.")

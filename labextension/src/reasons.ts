@@ -52,6 +52,8 @@ export function reasonText(
       return trans.__('No GPU here is of the kind asked for.');
     case 'too_few_devices':
       return trans.__('No server here has that many GPUs of the kind asked for.');
+    case 'too_few_in_all':
+      return trans.__('All servers here together have fewer GPUs of the kind asked for.');
     case 'memory_too_large':
       return trans.__('No GPU here has that much memory.');
     case 'host_too_small':
