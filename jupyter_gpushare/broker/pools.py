@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from ..errors import Unavailable
+from ..errors import Refused
 from ..model import Name
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 def elsewhere(request: Request) -> PoolView:
     """Nobody but the notebook's server can start processes of its user. Raises as every route for somebody else's."""
     whose = request.session.id
-    raise Unavailable(f"{whose}: pools are for kernels of a Jupyter server with the GPU service; here is none.")
+    raise Refused(f"{whose}: pools are for kernels of a Jupyter server with the GPU service; here is none.")
