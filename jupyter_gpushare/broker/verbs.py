@@ -44,6 +44,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     near: tuple[str, ...] | UnsetType = UNSET
     kind: Kind | UnsetType | None = UNSET
     horizon: Horizon | UnsetType | None = UNSET
+    spread: bool | UnsetType = UNSET  # as it is: what was shown of a demand can be asked for again
     apply: Literal["live", "restart"] = "live"
 
 
@@ -64,6 +65,8 @@ class StopBody(msgspec.Struct, frozen=True, kw_only=True):
 def demand_of(ask: Ask, before: Demand) -> Demand:
     """The demand that comes out of it. Raises BadDemand naming the field."""
     fields = _given(ask, Demand)
+    if fields.get("spread", before.spread) != before.spread:
+        raise BadDemand(f"spread: {ask.spread} is not usable; a pool has it, and nothing else. See %gpu pool.")
     if ask.constraints is not UNSET:
         fields["constraints"] = msgspec.structs.replace(before.constraints, **_given(ask.constraints, Constraints))
     for name in ("memory", "host_memory"):

@@ -684,6 +684,7 @@ export type components = {
       near?: string[];
       kind?: ('compute' | 'data' | 'mixed' | 'unknown') | null;
       horizon?: ('bursty' | 'long' | 'short') | null;
+      spread?: boolean;
       /**
        * @default live
        * @enum {unknown}

@@ -48,6 +48,7 @@ ADMIN = Caller(user="root", admin=True)
         (b'{"gpus": 1, "gpus_max": 4}', "gpus_max: 4 cannot be followed: the number of GPUs of a running kernel is"),
         (b'{"cpus": 4}', "cpus: 4.0 cannot be followed: a kernel runs where its server does"),
         (b'{"host_memory": "20GiB"}', "host_memory: 21474836480 cannot be followed: a kernel runs where its server"),
+        (b'{"spread": true}', "spread: True is not usable; a pool has it"),
         (b'{"near": [' + b'"data:/x", ' * 32 + b'"data:/x"]}', "near: 33 places are too many; at most 32"),
     ],
 )
@@ -57,6 +58,15 @@ async def test_a_request_that_cannot_be_used_names_the_field(world, body, said):
     with pytest.raises(BadDemand) as caught:
         await w.broker.call(ALICE, "POST", "sessions/k1/request", {}, body)
     assert str(caught.value).startswith(said)
+
+
+async def test_every_field_that_is_shown_of_a_demand_can_be_asked_for_again(world):
+    w = await world()
+    await w.kernel("k1")
+    shown = (await w.call("GET", "sessions/k1", ALICE))["demand"]
+    assert set(shown) == set(Demand.__struct_fields__)
+    await w.call("POST", "sessions/k1/request", ALICE, shown)
+    assert w.broker.cluster.sessions["k1"].demand == msgspec.convert(shown, Demand)
 
 
 @pytest.mark.parametrize("instant", ["1e400", "nan", "-1", "1e300", "x"])
