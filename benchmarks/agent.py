@@ -105,7 +105,7 @@ async def watch(trees: Sequence[Sequence[int]], seconds: float, agent: bool) -> 
     return {"cpu": cpu, "memory": psutil.Process().memory_info().rss, "bytes_s": told / seconds}
 
 
-def at_rest(seconds: float = 120.0) -> list[dict[str, object]]:
+def at_rest(seconds: float) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as made, idle_trees() as trees:
         where = Path(made)
         library = standin.build(where / "library")

@@ -1,14 +1,24 @@
-"""How asyncio tasks are ended for certain."""
+"""How asyncio tasks are kept alive, and ended for certain."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 AGAIN_S = 0.5
+T = TypeVar("T")
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
+def own(tasks: set[asyncio.Future[T]], work: Awaitable[T]) -> asyncio.Future[T]:
+    """Runs it, kept in `tasks` until it ends: the event loop itself keeps no task alive."""
+    task = asyncio.ensure_future(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+async def end(*tasks: asyncio.Future[Any]) -> None:
     """Cancels tasks and returns when all have ended, however they did.
 
     It asks again and again: before Python 3.12 `asyncio.wait_for` loses a cancellation that meets the result it waits

@@ -37,6 +37,7 @@ from ..model import (
     Unbind,
     Warn,
 )
+from ..tasks import own
 from ..units import format_bytes
 from . import gangs, mps, room, words
 from .ledger import DecisionRow
@@ -57,7 +58,7 @@ class Applier:
     """Carries decisions out. Owns the tasks of commands in flight."""
 
     broker: Broker
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: set[asyncio.Future[None]] = field(default_factory=set)
 
     def decisions(self, decisions: Iterable[AnyDecision], now: float) -> None:
         """Every record first, then one Assign for each session whose shares changed."""
@@ -369,9 +370,7 @@ class Applier:
         self.broker.touch()
 
     def _spawn(self, work) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        own(self.tasks, work)
 
 
 Then = Callable[[Session, CommandResult, float], None]

@@ -30,7 +30,7 @@ from nats.js.kv import KeyValue
 
 from ..errors import Unavailable
 from ..model import AnyCommand, CommandResult, NodeReport, SayAgain
-from ..tasks import end
+from ..tasks import end, own
 from .leader import Leadership
 from .wire import Unreadable, opened, sealed, token
 
@@ -62,7 +62,7 @@ class NatsBus:
         self._client = Client()
         self._connected = asyncio.Event()
         self._listeners: list[Callable[[NodeReport], None]] = []
-        self._hearing: asyncio.Task[None] | None = None  # until reports are subscribed to
+        self._hearing: asyncio.Future[None] | None = None  # until reports are subscribed to
         self._handlers: dict[str, Handler] = {}
         self._subscribed: dict[str, Any] = {}
         self._displaced: set[str] = set()  # names that another agent has now
@@ -70,8 +70,8 @@ class NatsBus:
         self._leading: Leadership | None = None
         self._highest = 0  # term of the newest leader that commanded this agent
         self._followed = asyncio.Event()  # set when that leader has a successor; then there is a new one
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._running: set[asyncio.Future[None]] = set()
 
     @property
     def place(self) -> str:
@@ -192,9 +192,7 @@ class NatsBus:
             words = f"{server} carries out {RUNNING} commands already."
             await self._answer(message, CommandResult(ok=False, reason="busy", message=words))
             return
-        task = asyncio.create_task(self._carry_out(server, message))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        own(self._running, self._carry_out(server, message))
 
     async def _carry_out(self, server: str, message: Msg) -> None:
         try:
@@ -395,11 +393,8 @@ class NatsBus:
         except nats.errors.Error as error:
             log.debug("An answer was lost: %r", error)
 
-    def _own(self, work: Any) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _own(self, work: Awaitable[None]) -> asyncio.Future[None]:
+        return own(self._tasks, work)
 
 
 async def _let_go(client: Client) -> None:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..bus.base import Bus
 from ..errors import Unavailable
 from ..model import AnyCommand, Attach, CommandResult, Device, Finding, Held, NodeReport, SayAgain
-from ..tasks import end
+from ..tasks import end, own
 from . import headroom, usage, xids
 from .backend import Backend, Declared, Mechanism
 from .commands import Commands, Look, off_loop
@@ -335,10 +335,7 @@ class Agent:
             self._owed = True
             self._woken.set()
             return CommandResult(ok=True)
-        running = asyncio.ensure_future(self._commands.carry_out(command))
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
-        return await asyncio.shield(running)
+        return await asyncio.shield(own(self._running, self._commands.carry_out(command)))
 
 
 def _news(now: Mapping[str, T], said: Mapping[str, T], changed: Callable[[T, T], bool]) -> dict[str, T]:

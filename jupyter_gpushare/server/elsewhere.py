@@ -17,7 +17,7 @@ from ..config import GPUShare
 from ..remote.keeper import FOLDER, GATE
 from ..remote.lines import Launcher, Unreachable
 from ..remote.process import Gone, Job, Ready, RemoteProcess, look
-from ..tasks import end
+from ..tasks import end, own
 from .returned import Notes, Saved
 from .socket import user_name
 
@@ -41,15 +41,14 @@ class Elsewhere:
         self.notes = Notes()
         self._left_out: dict[str, float] = {}  # until when
         self._processes: set[RemoteProcess] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
 
     def reach(self, manager: Any) -> tuple[str, ...]:
         """The machines on which this manager's kernel can start: none where its messages would not be encrypted."""
         supports = getattr(manager, "_kernel_supports_curve_encryption", lambda: False)  # older jupyter_client: no
         if manager.transport != "tcp" or not zmq.has("curve") or not supports():
             return ()
-        now = time.monotonic()
-        return tuple(server for server in self._config.remote_servers if self._left_out.get(server, now) <= now)
+        return self.servers
 
     def there(self, manager: Any, own: str | None) -> There:
         """What a kernel manager's provisioner asks; `own`: the name of this machine."""
@@ -135,12 +134,9 @@ class Elsewhere:
         if process in self._processes:
             self.own(self._ended(process))
 
-    def own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def own(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         """Goes on until it is done, or this server ends."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return own(self._tasks, work)
 
     async def _ended(self, process: RemoteProcess) -> None:
         while process.poll() is None:  # noqa: ASYNC110 a process is looked at, here as in jupyter_client

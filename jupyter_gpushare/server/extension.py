@@ -15,6 +15,7 @@ from traitlets import TraitError
 from ..config import GPUShare, Policy
 from ..errors import BadDemand
 from ..node.inventory import parse_inventory
+from ..tasks import own
 from .desk import DESK
 from .rooms import Rooms
 
@@ -116,9 +117,7 @@ class GPUShareExtension(ExtensionApp):
         kernels = self.serverapp.kernel_manager
         if decision.get("act") == "stop" and decision.get("session") in kernels:
             self.log.warning("Kernel %s is stopped (%s).", decision["session"], decision.get("why"))
-            stopping = asyncio.ensure_future(kernels.shutdown_kernel(decision["session"]))
-            self._stopping.add(stopping)  # the loop itself keeps no task alive
-            stopping.add_done_callback(self._stopping.discard)
+            own(self._stopping, kernels.shutdown_kernel(decision["session"]))
 
     def _hide_from_terminals(self) -> None:
         shell = self.serverapp.web_app.settings.get("terminal_manager")

@@ -17,7 +17,7 @@ import psutil
 from ..broker.port import BrokerPort
 from ..errors import GPUShareError, NotFound, Unavailable
 from ..model import Binding, Caller, SessionSpec
-from ..tasks import end
+from ..tasks import end, own
 from .activity import Phase
 from .environment import kernel_environment
 from .gate import ASK, OPEN, Gate
@@ -98,7 +98,7 @@ class Kernels:
         self._url = url
         self._kernels: dict[str, Kernel] = {}
         self._waits: set[asyncio.Task[Binding]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
         self._stopping = False
 
     # --- one session's life -----------------------------------------------------------------------------------
@@ -258,9 +258,7 @@ class Kernels:
         self._kernels.clear()
 
     def _own(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        own(self._tasks, work)
 
     async def alive(self) -> None:
         """Says again what runs here, in full: a broker that took over may know none of it."""

@@ -8,12 +8,13 @@ import logging
 import re
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import tasks
 from ..broker import api
 from ..broker.bodies import parsed
 from ..broker.pools import PoolAsk, PoolLine, PoolMember, PoolStart, PoolView
@@ -51,7 +52,7 @@ class Pool:
     count: int = 0  # of lines ever
     exits: dict[int, int] = field(default_factory=dict)
     again: bool = False
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Future[None] | None = None
 
     @property
     def members(self) -> tuple[PoolMember, ...]:
@@ -76,7 +77,7 @@ class Pools:
     def __init__(self, port: BrokerPort, kernels: Kernels, log: logging.Logger) -> None:
         self._port, self._kernels, self._log = port, kernels, log
         self._pools: dict[str, Pool] = {}  # by owner
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         kernels.pools = self
         kernels.on_decision.append(self._hear)
 
@@ -139,7 +140,7 @@ class Pools:
             wait_s=terms.start_wait_s,
         )
         pool = self._pools[owner] = Pool(owner, spec)
-        pool.task = self._own(self._wait(pool))
+        pool.task = tasks.own(self._tasks, self._wait(pool))
         return pool
 
     async def _wait(self, pool: Pool) -> None:
@@ -163,7 +164,7 @@ class Pools:
         """Its notebook's kernel ended, or starts again: what spoke to the pool is gone."""
         pool = self._pools.get(owner)
         if pool is not None and not pool.ended:
-            self._own(self._ended(pool, "Its notebook's kernel ended."))
+            tasks.own(self._tasks, self.end(pool, "Its notebook's kernel ended."))
 
     def _hear(self, decision: dict[str, Any]) -> None:
         pool = self._pools.get(str(decision.get("session", "")).removesuffix(SUFFIX))
@@ -173,10 +174,7 @@ class Pools:
             why = (
                 "It was ended." if decision.get("why") == "asked" else "It was idle, and somebody waited for its GPUs."
             )
-            self._own(self._ended(pool, why))
-
-    async def _ended(self, pool: Pool, why: str) -> None:
-        await self.end(pool, why)
+            tasks.own(self._tasks, self.end(pool, why))
 
     async def end(self, pool: Pool, why: str) -> Pool:
         """Ends its processes, then its lease. A second call changes nothing."""
@@ -184,8 +182,7 @@ class Pools:
             return pool
         pool.ended, pool.message = True, why
         if pool.task is not None and not pool.task.done():
-            pool.task.cancel()
-            await asyncio.wait({pool.task})
+            await tasks.end(pool.task)
         await self._stop(pool)
         await self._kernels.ended(pool.spec.id, "cleanup")
         return pool
@@ -211,14 +208,7 @@ class Pools:
         """This server ends."""
         for pool in list(self._pools.values()):
             await self.end(pool, "Its server ended.")
-        for task in tuple(self._tasks):
-            task.cancel()
-
-    def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await tasks.end(*self._tasks)
 
     # --- what runs on it --------------------------------------------------------------------------------------
 
