@@ -10,7 +10,6 @@ import time
 
 import psutil
 import pytest
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
@@ -30,30 +29,6 @@ def jp_server_config(tmp_path):
         },
         "GPUShare": {"devices": "simulated", "simulated_inventory": "3x2xA100"},
     }
-
-
-@pytest.fixture(autouse=True)
-def _own_provisioner_factory():
-    KernelProvisionerFactory.clear_instance()
-    yield
-    KernelProvisionerFactory.clear_instance()
-
-
-@pytest.fixture
-def kernels(jp_serverapp, jp_asyncio_loop):
-    found = jp_serverapp.extension_manager.extension_apps["jupyter_gpushare"].copy().pop()
-    jp_asyncio_loop.run_until_complete(found._start_jupyter_server_extension(jp_serverapp))
-    return jp_serverapp.kernel_manager
-
-
-@pytest.fixture
-def gpu(jp_fetch, kernels):
-    async def ask(*path: str, method: str = "GET", body: object = None):
-        text = None if body is None and method == "GET" else json.dumps(body or {})
-        answer = await jp_fetch("gpushare", "api", "v1", *path, method=method, body=text)
-        return json.loads(answer.body) if answer.body else None
-
-    return ask
 
 
 async def until(what, timeout_s: float = 60.0):

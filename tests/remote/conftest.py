@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from tests.bus import nats_server
+from tests.jupyter import extension, gpu, kernels, own_provisioner_factory  # noqa: F401 fixtures
 from tests.programs import Program, running
 from tests.remote import sshd
 from tests.serving import until as soon
@@ -90,21 +90,6 @@ def jp_server_config(cluster, beta, wanted, traits):
             **traits,
         },
     }
-
-
-@pytest.fixture(autouse=True)
-def _own_provisioner_factory():
-    """The factory is one per process; each test's server chooses its own default."""
-    KernelProvisionerFactory.clear_instance()
-    yield
-    KernelProvisionerFactory.clear_instance()
-
-
-@pytest.fixture
-def extension(jp_serverapp, jp_asyncio_loop):
-    found = jp_serverapp.extension_manager.extension_apps["jupyter_gpushare"].copy().pop()
-    jp_asyncio_loop.run_until_complete(found._start_jupyter_server_extension(jp_serverapp))
-    return found
 
 
 async def _until(what: Callable[[], Any], timeout_s: float = 30.0) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -23,23 +22,6 @@ from tests.remote.sshd import Relay
 pytestmark = pytest.mark.timeout(300)
 
 SECRET = "a-word-that-is-in-no-program"
-
-
-@pytest.fixture
-def gpu(jp_fetch, extension):
-    """Asks the API: the JSON of the answer."""
-
-    async def ask(*path: str, method: str = "GET", body: object = None):
-        text = None if body is None and method == "GET" else json.dumps(body or {})
-        answer = await jp_fetch("gpushare", "api", "v1", *path, method=method, body=text)
-        return json.loads(answer.body) if answer.body else None
-
-    return ask
-
-
-@pytest.fixture
-def kernels(extension, jp_serverapp):
-    return jp_serverapp.kernel_manager
 
 
 async def session_of(gpu, kernel: str) -> dict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
-API = ("gpushare", "api", "v1")
+from tests.jupyter import asks, own_provisioner_factory  # noqa: F401 the second is a fixture
 
 
 async def _until(what: Callable[[], Awaitable[Any]], timeout_s: float = 15.0) -> Any:
@@ -56,14 +54,6 @@ def jp_server_config(tmp_path, gpushare_traits):
     }
 
 
-@pytest.fixture(autouse=True)
-def _own_provisioner_factory():
-    """The factory is one per process; each test's server chooses its own default."""
-    KernelProvisionerFactory.clear_instance()
-    yield
-    KernelProvisionerFactory.clear_instance()
-
-
 @pytest.fixture
 def extension(jp_serverapp):
     return jp_serverapp.extension_manager.extension_apps["jupyter_gpushare"].copy().pop()
@@ -71,15 +61,14 @@ def extension(jp_serverapp):
 
 @pytest.fixture
 def gpu(jp_fetch, extension):
-    """Asks the API: the JSON of the answer."""
+    """Asks the API, of an extension that has started: the JSON of the answer."""
+    asked = asks(jp_fetch)
 
-    async def ask(*path: str, method: str = "GET", body: object = None, **kwargs: Any) -> Any:
+    async def ask(*path: str, **kwargs: Any) -> Any:
         if not extension.rooms.link._found.is_set():
             await extension._start_jupyter_server_extension(extension.serverapp)
             await asyncio.wait_for(extension.rooms.link.ready(), 10)
-        text = None if body is None and method == "GET" else json.dumps(body or {})
-        answer = await jp_fetch(*API, *path, method=method, body=text, **kwargs)
-        return json.loads(answer.body) if answer.body else None
+        return await asked(*path, **kwargs)
 
     return ask
 
