@@ -2,13 +2,21 @@
 import { useMemo, useRef } from 'react';
 
 import { gigabytes, percent, UNREAD } from '../format';
-import { Columns, columnsOf, ILimits, IScope, limitsOf, Reading, readingsCsv } from '../readings';
-import { wasRead } from '../readings';
-import { save, saveText } from '../save';
+import {
+  Columns,
+  columnsOf,
+  ILimits,
+  IScope,
+  limitsOf,
+  Reading,
+  readingsCsv,
+  wasRead
+} from '../readings';
 import { IReadings } from '../tokens';
 import { place } from '../view';
-import { Chart } from './chart';
+import { Chart, Picture } from './chart';
 import { useStatus, useUi } from './context';
+import { fileOf, SaveCsv, SavePng } from './exports';
 
 /** Readings and when they arrived, ms of Date.now. */
 export interface IArrived {
@@ -66,13 +74,11 @@ function Scopes({ scope, onScope }: Pick<IGpusProps, 'scope' | 'onScope'>): JSX.
   const devices = Object.values(status.servers[server]?.devices ?? {}).sort(
     (a, b) => a.index - b.index
   );
-  const choices: [string, IScope, boolean][] = [
-    ...devices.map((device): [string, IScope, boolean] => [
-      `GPU ${device.index}`,
-      { device: device.uuid },
-      found?.device.uuid === device.uuid
-    ])
-  ];
+  const choices = devices.map((device): [string, IScope, boolean] => [
+    `GPU ${device.index}`,
+    { device: device.uuid },
+    found?.device.uuid === device.uuid
+  ]);
   if (devices.length > 1) {
     choices.push([server, { server }, 'server' in scope]);
   }
@@ -96,6 +102,15 @@ function Scopes({ scope, onScope }: Pick<IGpusProps, 'scope' | 'onScope'>): JSX.
   );
 }
 
+type Link = 'pcie' | 'nvlink';
+
+const LINKS: [string, Link][] = [
+  ['PCIe', 'pcie'],
+  ['NVLink', 'nvlink']
+];
+
+const ways = (link: Link): Reading[] => [`${link}_rx_gb_s`, `${link}_tx_gb_s`];
+
 interface IChartsProps {
   arrived: IArrived;
   limits: ILimits;
@@ -105,7 +120,7 @@ interface IChartsProps {
 function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
   const { trans } = useUi();
   const { readings, at } = arrived;
-  const file = `gpushare-${name.replace(/[^\w.-]+/g, '-')}`;
+  const file = fileOf(name);
   const { memory, temperature, power } = limits;
   const columns = useMemo(() => {
     const of = (...fields: Reading[]): Columns => columnsOf(readings, fields, at);
@@ -115,11 +130,10 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
       use: [times, busy, full] as Columns,
       temperature: of('temperature_c'),
       power: of('power_w'),
-      pcie: of('pcie_rx_gb_s', 'pcie_tx_gb_s'),
-      nvlink: of('nvlink_rx_gb_s', 'nvlink_tx_gb_s')
+      pcie: of(...ways('pcie')),
+      nvlink: of(...ways('nvlink'))
     };
   }, [readings, at, memory]);
-  const ways = [trans.__('to the GPU'), trans.__('from the GPU')];
   const several = readings.devices > 1;
   return (
     <>
@@ -151,34 +165,22 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
           file={`${file}-power`}
         />
       )}
-      {wasRead(readings, ['pcie_rx_gb_s', 'pcie_tx_gb_s']) && (
-        <Plot
-          title="PCIe"
-          columns={columns.pcie}
-          names={ways}
-          format={rate}
-          top={null}
-          file={`${file}-pcie`}
-        />
-      )}
-      {wasRead(readings, ['nvlink_rx_gb_s', 'nvlink_tx_gb_s']) && (
-        <Plot
-          title="NVLink"
-          columns={columns.nvlink}
-          names={ways}
-          format={rate}
-          top={null}
-          file={`${file}-nvlink`}
-        />
+      {LINKS.map(
+        ([title, link]) =>
+          wasRead(readings, ways(link)) && (
+            <Plot
+              key={title}
+              title={title}
+              columns={columns[link]}
+              names={[trans.__('to the GPU'), trans.__('from the GPU')]}
+              format={rate}
+              top={null}
+              file={`${file}-${link}`}
+            />
+          )
       )}
       <div className="jp-GPUShare-actions">
-        <button
-          type="button"
-          className="jp-GPUShare-button"
-          onClick={() => saveText(`${file}.csv`, readingsCsv(readings, at))}
-        >
-          {trans.__('Save as CSV')}
-        </button>
+        <SaveCsv file={file} text={() => readingsCsv(readings, at)} />
       </div>
       <p className="jp-GPUShare-text">
         {trans.__('The last hour, read every five seconds. It begins anew with the GPU service.')}
@@ -198,7 +200,7 @@ interface IPlotProps {
 
 function Plot({ title, columns, names, format, top, file }: IPlotProps): JSX.Element {
   const { trans } = useUi();
-  const picture = useRef<(() => Promise<Blob | null>) | null>(null);
+  const picture: Picture = useRef(null);
   const last = columns.slice(1).map(line => format(line[line.length - 1] ?? null));
   const now = names.map((name, index) => `${name} ${last[index]}`).join(', ');
   return (
@@ -215,16 +217,7 @@ function Plot({ title, columns, names, format, top, file }: IPlotProps): JSX.Ele
         together="jp-gpushare-hour"
       />
       <div className="jp-GPUShare-actions">
-        <button
-          type="button"
-          className="jp-GPUShare-button"
-          aria-label={trans.__('Save %1 as PNG', title)}
-          onClick={() =>
-            void picture.current?.().then(image => image && save(`${file}.png`, image))
-          }
-        >
-          {trans.__('Save as PNG')}
-        </button>
+        <SavePng file={file} picture={picture} label={trans.__('Save %1 as PNG', title)} />
       </div>
     </>
   );

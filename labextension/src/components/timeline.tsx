@@ -4,10 +4,10 @@ import { useMemo, useRef } from 'react';
 import { clockTime, percent, span } from '../format';
 import { columns, IStretch, seriesCsv, stretches } from '../history';
 import { reasonText } from '../reasons';
-import { save, saveText } from '../save';
 import { IDecided, IHistory, ISession, SessionState } from '../tokens';
-import { Chart } from './chart';
+import { Chart, Picture } from './chart';
 import { useNow, useUi } from './context';
+import { fileOf, SaveCsv, SavePng } from './exports';
 import { vars } from './marks';
 
 interface ITimelineProps {
@@ -95,7 +95,7 @@ function Band({ list }: { list: IStretch[] }): JSX.Element | null {
 /** The chart with its exports; a sentence where there is nothing to draw. */
 export function Series({ history, name }: { history: IHistory | null; name: string }): JSX.Element {
   const { trans } = useUi();
-  const picture = useRef<(() => Promise<Blob | null>) | null>(null);
+  const picture: Picture = useRef(null);
   const drawn = useMemo(() => history && columns(history), [history]);
   if (!history || !drawn) {
     return <p className="jp-GPUShare-text">{trans.__('Asking the GPU service…')}</p>;
@@ -109,7 +109,7 @@ export function Series({ history, name }: { history: IHistory | null; name: stri
     );
   }
   const last = series[series.length - 1];
-  const file = `gpushare-${name.replace(/\.ipynb$/, '').replace(/[^\w.-]+/g, '-')}`;
+  const file = fileOf(name.replace(/\.ipynb$/, ''));
   return (
     <>
       <Chart
@@ -125,22 +125,8 @@ export function Series({ history, name }: { history: IHistory | null; name: stri
         )}
       />
       <div className="jp-GPUShare-actions">
-        <button
-          type="button"
-          className="jp-GPUShare-button"
-          onClick={() => saveText(`${file}.csv`, seriesCsv(history))}
-        >
-          {trans.__('Save as CSV')}
-        </button>
-        <button
-          type="button"
-          className="jp-GPUShare-button"
-          onClick={() =>
-            void picture.current?.().then(image => image && save(`${file}.png`, image))
-          }
-        >
-          {trans.__('Save as PNG')}
-        </button>
+        <SaveCsv file={file} text={() => seriesCsv(history)} />
+        <SavePng file={file} picture={picture} />
       </div>
     </>
   );
