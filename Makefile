@@ -86,15 +86,16 @@ $(VENV)/tools:
 	@$(BIN)/pip install -q 'hatchling>=1.27' editables 'jupyter-builder>=1.3,<2' 'hatch-jupyter-builder>=0.9'
 	@touch $@
 
+# Built in isolation: a dependency that comes as source only (gpustat) brings what it is built with.
 $(VENV)/installed-demo: pyproject.toml jupyter_gpushare/labextension/package.json | $(VENV)/tools
 	$(SAY) 'Installing jupyter-gpushare and JupyterLab into .venv'
-	@$(BIN)/pip install -q --no-build-isolation -e '.[demo]'
+	@$(BIN)/pip install -q -e '.[demo]'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 	$(SAY) 'Installing the tools of the tests into .venv'
-	@$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
+	@$(BIN)/pip install -q -e '.[demo,test,dev]'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
 	@touch $@
 
