@@ -13,3 +13,10 @@ globalThis.fetch ??= () => Promise.reject(new TypeError('No network in tests'));
 globalThis.Request ??= class Request {};
 globalThis.Response ??= class Response {};
 globalThis.Headers ??= class Headers {};
+globalThis.matchMedia ??= media => ({
+  media,
+  matches: false,
+  addListener() {},
+  removeListener() {}
+});
+globalThis.requestIdleCallback ??= callback => setTimeout(callback);

@@ -31,7 +31,7 @@ export const DEVICE_COMMANDS = {
 interface ICommandOptions {
   host: Pick<IHost, 'model' | 'focus' | 'act'>;
   trans: TranslationBundle;
-  show(): void;
+  show(): Promise<void>;
 }
 
 export function addCommands(

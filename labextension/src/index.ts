@@ -180,12 +180,12 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     app.shell.add(panel, 'left', { rank: 450 });
     restorer?.add(panel, panel.id);
 
-    const show = (): void => {
+    const show = async (): Promise<void> => {
       if (panel.isVisible && panel.node.contains(document.activeElement)) {
         tracker?.currentWidget?.activate();
       } else {
         app.shell.activateById(panel.id);
-        void panel.focusFirst();
+        await panel.focusFirst();
       }
     };
     addCommands(commands, { host, trans, show });

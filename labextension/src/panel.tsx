@@ -26,11 +26,14 @@ export class GPUSharePanel extends LiveWidget {
     this.node.setAttribute('aria-label', title);
   }
 
-  /** Puts the focus on the card, or else on the first thing that takes it. */
+  /** Puts the focus on the card, or else on the first thing that takes it; where the person is quicker, it stays. */
   async focusFirst(): Promise<void> {
     this.update();
     MessageLoop.flush();
     await this.renderPromise; // a panel just shown has nothing in it yet
+    if (this.node.contains(document.activeElement)) {
+      return;
+    }
     const find = (what: string): HTMLElement | null => this.node.querySelector<HTMLElement>(what);
     (find('.jp-GPUShare-card') ?? find('[data-stop][tabindex="0"]') ?? find('button'))?.focus();
   }

@@ -13,6 +13,8 @@ def opened(page: Page, server: Server, name: str = "features") -> Locator:
     """The panel beside that notebook."""
     page.goto(f"{server.url}lab/tree/{name}.ipynb?token={server.token}&reset")
     page.wait_for_selector(".jp-NotebookPanel", timeout=60_000)
+    # A notebook that is still being opened takes the focus at its end.
+    expect(page.locator(".jp-NotebookPanel .jp-Spinner")).to_have_count(0, timeout=60_000)
     page.evaluate("window.jupyterapp.commands.execute('gpushare:show')")
     panel = page.locator(".jp-GPUShare-panel")
     expect(panel.locator("[data-device], [role=treeitem]").first).to_be_visible(timeout=20_000)

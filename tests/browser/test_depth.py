@@ -65,8 +65,7 @@ def test_why_timeline_and_usage_are_tabs_of_one_view_and_can_be_saved(tmp_path, 
             path = tmp_path / f"saved{ending}"
             saved.value.save_as(path)
             assert path.read_bytes().startswith(begin)
-        view.get_by_role("tab", name="Usage").focus()
-        page.keyboard.press("ArrowLeft")
+        view.get_by_role("tab", name="Usage").press("ArrowLeft")
         expect(view.get_by_role("tab", name="Timeline")).to_be_focused()
         expect(view.get_by_role("list", name="States over time")).to_contain_text("Idle")
 
@@ -76,8 +75,7 @@ def test_the_last_hour_of_a_gpu_opens_from_its_menu_with_a_chart_for_each_readin
         Notebook(alice, "features.ipynb").run("from jupyter_gpushare.simulated import work; work(seconds=0.5)")
         wait_for("its readings", lambda: len(alice.gpu("GET", "readings")["ago_s"]) > 1, 60)
         panel = opened(page, alice)
-        panel.locator(".jp-GPUShare-tile").first.focus()
-        page.keyboard.press("Shift+F10")
+        panel.locator(".jp-GPUShare-tile").first.press("Shift+F10")
         page.locator(".lm-Menu-item", has_text="Last hour").click()
         view = page.locator(".jp-GPUShare-why")
         expect(view.get_by_role("tab", name="GPUs")).to_have_attribute("aria-selected", "true")

@@ -10,14 +10,14 @@ from playwright.sync_api import Page, expect
 from jupyter_gpushare.demo.servers import Server, serving
 from jupyter_gpushare.demo.story import tell
 from tests.browser.look import DARK, LIGHT, picture, theme
+from tests.browser.panel import LAB, opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
 def servers(tmp_path) -> Iterator[tuple[Server, Server]]:
-    lab = {"LabApp": {"expose_app_in_browser": True}}
-    with serving("alice", tmp_path, settings=lab) as alice, serving("bob", tmp_path, lab=False) as bob:
+    with serving("alice", tmp_path, settings=LAB) as alice, serving("bob", tmp_path, lab=False) as bob:
         yield alice, bob
 
 
@@ -30,19 +30,12 @@ def session(page: Page, label: str):
     return panel(page).locator("[data-session]").filter(has_text=label).first
 
 
-def open_features(page: Page, alice: Server) -> None:
-    page.goto(f"{alice.url}lab/tree/features.ipynb?token={alice.token}")
-    page.wait_for_selector(".jp-NotebookPanel", timeout=60_000)
-    page.evaluate("window.jupyterapp.commands.execute('gpushare:show')")
-    expect(panel(page)).to_be_visible(timeout=20_000)
-
-
 def test_every_step_of_the_story_is_seen_in_the_panel(servers, page):
     alice, bob = servers
     told: list[str] = []
 
     def bound() -> None:
-        open_features(page, alice)
+        opened(page, alice)
         expect(panel(page)).to_contain_text("simulated")
         expect(session(page, "features")).to_have_attribute("data-state", "bound", timeout=15_000)
         expect(panel(page).locator("[data-device]")).to_have_count(2)
