@@ -1,7 +1,7 @@
 """The state matrix's columns, kept from turn to turn: only the rows of records that changed are worked out again.
 
-A record is told to have changed by what it holds, so nothing has to say so: to compare is many times cheaper than to
-work out. What time alone changes is worked out again from the instant on at which it does.
+A record says by its stamp that it changed, so nothing else has to: to compare a number is many times cheaper than to
+work a row out. What time alone changes is worked out again from the instant on at which it does.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any
+from itertools import chain
+from operator import attrgetter, is_
 
 import numpy as np
 from msgspec.structs import replace
 
 from ..core.policy import Policy
-from ..core.state import SETTLED_WINDOWS, Bools, Floats
+from ..core.state import SETTLED_WINDOWS, Bools, Floats, Ints
 from ..model import HORIZONS, STATES, Device
 from . import room
 from .places import Bounds, Places, bounds_of, placeable, places_of
@@ -27,7 +27,6 @@ UNACCOUNTED_MIN = 2**29  # bytes: drivers keep some memory for themselves; more 
 RUNGS = ("trim", "unbind", "park", "stop")
 JUST_S = 1e-6  # so long before its instant a row is worked out again: sums of instants are rounded
 
-RECORD = attrgetter("server", "seen", "received", "utilization", "utilization_sd", "memory_utilization", "drained")
 SEEN = (
     "tflops", "bandwidth_gb_s", "clock_fraction", "memory_total", "memory_used", "memory_unaccounted",
     "temperature_c", "temperature_limit_c", "power_w", "power_idle_w", "power_limit_w",
@@ -37,14 +36,6 @@ FLAGS = ("usable", "known", "single", "blocked", "can_park", "leaving")
 OF_DEVICE = {name: column for column, name in enumerate((*SEEN, *SMOOTHED, *FLAGS, "read_at"))}
 READ_SEEN, READ_SMOOTHED = attrgetter(*SEEN), attrgetter(*SMOOTHED)
 
-SESSION = attrgetter(
-    "demand", "server", "home", "reach", "pool", "pid", "recovering", "cooperative", "mask", "mps_pipe", "ceiling",
-    "ended", "opened",
-    "cells", "over_since", "gated", "admitted_at", "waiting_since", "lease_since", "burst", "idle_before",
-    "last_burst_end", "last_use", "belief", "memory_peak", "pinned_until", "unparkable_until", "warned", "warned_until",
-    "held", "parked_bytes", "doing", "harmed", "retry_at", "released_at", "refused", "wants_back", "gaps", "ran",
-)  # fmt: skip
-PLACEMENT = attrgetter("device", "lease", "borrowed", "share", "target", "share_since", "use", "memory_used")
 OF_SESSION = {
     name: column
     for column, name in enumerate(
@@ -52,7 +43,7 @@ OF_SESSION = {
             "state", "count", "most", "guarantee", "limit", "exclusive", "whole", "memory", "compute_p", "confidence",
             "horizon", "duration_s", "bursting", "gated", "cooperative", "context", "waiting_since", "idle_since",
             "pinned_until", "protected_until", "unparkable", "warned_rung", "warned_until", "parked_bytes", "cpus",
-            "host_memory", "burst_since", "on_devices", "server", "parks", "spread",
+            "host_memory", "burst_since", "on_devices", "server", "parks", "spread", "keeps", "user", "near", "allowed",
         )
     )
 }  # fmt: skip
@@ -65,30 +56,31 @@ class DeviceColumns:
 
     Attributes
     ----------
-    known : (D,) what each record held when its row was worked out
+    stamps : (D,) of each record when its row was worked out
+    located : (D,) what `Places` depends on
     table : (D, OF_DEVICE)
     places : where they are; another object when a device came, went, or is offered in another way
     lost : those that are
     """
 
-    known: list[tuple[object, ...]] = field(default_factory=list)
+    stamps: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    located: list[tuple[object, ...]] = field(default_factory=list)
     table: Floats = field(default_factory=lambda: np.zeros((0, len(OF_DEVICE))))
     places: Places = field(default_factory=lambda: places_of([]))
     lost: frozenset[str] = frozenset()
 
     def update(self, cluster: Cluster) -> None:
         records = list(cluster.devices.values())
-        now = [RECORD(record) for record in records]
-        changed = range(len(now))
-        if len(now) == len(self.known):
-            changed = [row for row, (new, old) in enumerate(zip(now, self.known, strict=True)) if new != old]
-        if len(now) != len(self.known) or any(_place(now[row]) != _place(self.known[row]) for row in changed):
+        stamps = np.fromiter((record.stamp for record in records), np.int64, len(records))
+        same = len(stamps) == len(self.stamps)
+        changed = np.flatnonzero(stamps != self.stamps).tolist() if same else range(len(records))
+        if not same or any(_located(records[row]) != self.located[row] for row in changed):
             self.places, self.table = places_of(records), np.empty((len(records), len(OF_DEVICE)))
-            changed = range(len(now))
+            self.located, changed = [_located(record) for record in records], range(len(records))
         if changed:
-            self.table[list(changed)] = np.array([_device_row(records[row]) for row in changed], dtype=float)
+            self.table[changed] = np.array([_device_row(records[row]) for row in changed], dtype=float)
             self.lost = frozenset(record.seen.uuid for record in records if record.seen.state == "lost")
-        self.known = now
+        self.stamps = stamps
 
     def floats(self, name: str) -> Floats:
         return self.table[:, OF_DEVICE[name]].copy()
@@ -97,10 +89,10 @@ class DeviceColumns:
         return self.table[:, OF_DEVICE[name]] > 0
 
 
-def _place(known: tuple[Any, ...]) -> tuple[object, ...]:
+def _located(record: DeviceRecord) -> tuple[object, ...]:
     """What `Places` depends on."""
-    seen: Device = known[1]
-    return known[0], seen.uuid, seen.model, seen.sharing, seen.mps
+    seen = record.seen
+    return record.server, seen.uuid, seen.model, seen.sharing, seen.mps
 
 
 def _device_row(record: DeviceRecord) -> tuple[float | None, ...]:
@@ -132,19 +124,39 @@ class Known:
 
     Attributes
     ----------
-    session, held : the record, and what it held then
+    session, stamp : the record, and its stamp then
     until : from then on time alone has changed it
     row : its row in the tables
-    allowed : row into `SessionColumns.allowed`: where it may go
-    placed : one row of OF_PLACEMENT for each device it is on
+    placed : rows into `SessionColumns.placed`, one for each device it is on
     """
 
     session: Session
-    held: tuple[object, ...]
-    until: float
     row: int
-    allowed: int
-    placed: list[tuple[float | None, ...]]
+    stamp: int = -1
+    until: float = -math.inf
+    placed: list[int] = field(default_factory=list)
+
+
+class Rows:
+    """Which rows of tables that grow together are in use."""
+
+    def __init__(self, *widths: int) -> None:
+        self.tables = [np.zeros((0, width)) for width in widths]
+        self._spare: list[int] = []
+
+    def take(self) -> int:
+        if not self._spare:
+            size = len(self.tables[0])
+            more = max(size, 64)
+            self._spare = list(range(size + more - 1, size - 1, -1))
+            self.tables = [np.concatenate([table, np.empty((more, table.shape[1]))]) for table in self.tables]
+        return self._spare.pop()
+
+    def give_back(self, *rows: int) -> None:
+        self._spare.extend(rows)
+
+    def __len__(self) -> int:
+        return len(self.tables[0])
 
 
 @dataclass(slots=True)
@@ -153,41 +165,67 @@ class SessionColumns:
 
     Attributes
     ----------
-    table : (R, OF_SESSION)
-    gaps, ran : (R, GAPS) NaN padded
+    rows : (R, OF_SESSION) and twice (R, GAPS), NaN padded: its last gaps and how long its last bursts took
+    placed : (P, OF_PLACEMENT)
     known : by id
+    sessions : (N,) at the last update
+    ids, found, stamps, until : (N,) of these, what is known of each, and its figures
+    order, counts : (N,) rows of these in `rows`, and how many placements each has
+    devices : the rows in `placed` of all of them
+    users, nears : whose numbers stand in the columns of these names
     bounds, allowed : the row of these bounds, and (D,) where they let a session go, while `places` holds
     """
 
-    table: Floats = field(default_factory=lambda: np.zeros((0, len(OF_SESSION))))
-    gaps: Floats = field(default_factory=lambda: np.zeros((0, GAPS)))
-    ran: Floats = field(default_factory=lambda: np.zeros((0, GAPS)))
+    rows: Rows = field(default_factory=lambda: Rows(len(OF_SESSION), GAPS, GAPS))
+    placed: Rows = field(default_factory=lambda: Rows(len(OF_PLACEMENT)))
     known: dict[str, Known] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    ids: tuple[str, ...] = ()
+    found: list[Known] = field(default_factory=list)
+    stamps: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    until: Floats = field(default_factory=lambda: np.zeros(0))
+    order: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    devices: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    users: dict[str, int] = field(default_factory=dict)
+    nears: dict[tuple[str, ...], int] = field(default_factory=dict)
     bounds: dict[Bounds, int] = field(default_factory=dict)
     allowed: list[Bools] = field(default_factory=list)
-    _spare: list[int] = field(default_factory=list)
-    _of: tuple[object, ...] = ()  # what all rows depend on
 
-    def update(
-        self, cluster: Cluster, sessions: list[Session], devices: DeviceColumns, policy: Policy, now: float
-    ) -> list[Known]:
-        """What is known of each of these sessions, in their order."""
-        of = (devices.places, devices.lost, policy.window_s)
-        if of != self._of:
-            self._of, self.known, self._spare = of, {}, list(range(len(self.table)))
-            self.bounds, self.allowed = {}, []
-        found = []
+    def update(self, cluster: Cluster, sessions: list[Session], places: Places, policy: Policy, now: float) -> None:
+        """Brings all up to date for these sessions."""
+        listed = len(sessions) == len(self.sessions) and all(map(is_, sessions, self.sessions))
+        if not listed:
+            self._list(sessions)
+        stamps = np.fromiter((session.stamp for session in sessions), np.int64, len(sessions))
+        moved = not listed
+        for at in np.flatnonzero((stamps != self.stamps) | (now >= self.until)).tolist():
+            known = self.found[at]
+            moved |= self._work_out(cluster, known, places, policy, now)
+            self.until[at] = known.until
+        self.stamps = stamps
+        if moved:
+            self.counts = np.fromiter((len(one.placed) for one in self.found), np.int64, len(sessions))
+            rows = chain.from_iterable(one.placed for one in self.found)
+            self.devices = np.fromiter(rows, np.int64, int(self.counts.sum()))
+
+    def _list(self, sessions: list[Session]) -> None:
+        self.sessions, self.ids, self.found = sessions, tuple(session.id for session in sessions), []
         for session in sessions:
-            held = (SESSION(session), tuple(map(PLACEMENT, session.placements.values())))
             known = self.known.get(session.id)
-            if known is None or known.session is not session or now >= known.until or known.held != held:
-                known = self._worked_out(cluster, session, held, devices.places, policy, now)
-            found.append(known)
+            if known is None or known.session is not session:
+                row = self.rows.take() if known is None else known.row
+                known = self.known[session.id] = Known(session, row, placed=[] if known is None else known.placed)
+            self.found.append(known)
         if len(self.known) > len(sessions):
-            live = {session.id for session in sessions}
-            for gone in [name for name in self.known if name not in live]:
-                self._spare.append(self.known.pop(gone).row)
-        return found
+            live = set(self.ids)
+            for name in [name for name in self.known if name not in live]:
+                gone = self.known.pop(name)
+                self.rows.give_back(gone.row)
+                self.placed.give_back(*gone.placed)
+        self.stamps = np.fromiter((one.stamp for one in self.found), np.int64, len(sessions))
+        self.until = np.fromiter((one.until for one in self.found), float, len(sessions))
+        self.order = np.fromiter((one.row for one in self.found), np.int64, len(sessions))
 
     def _allowed(self, places: Places, bounds: Bounds) -> int:
         row = self.bounds.get(bounds)
@@ -196,48 +234,39 @@ class SessionColumns:
             self.allowed.append(placeable(places, bounds))
         return row
 
-    def _worked_out(
-        self,
-        cluster: Cluster,
-        session: Session,
-        held: tuple[object, ...],
-        places: Places,
-        policy: Policy,
-        now: float,
-    ) -> Known:
-        steady = settled(session, policy, now)
-        values, (gaps, ran) = _session_row(cluster, session, places, now), padded((session.gaps, session.ran))
-        placed = [
-            _placement_row(placement, places, steady)
-            for placement in session.placements.values()
-            if placement.device in places.row
-        ]
-        before = self.known.get(session.id)
-        row = self._new_row() if before is None else before.row
-        self.table[row], self.gaps[row], self.ran[row] = values, gaps, ran
-        known = self.known[session.id] = Known(
-            session=session,
-            held=held,
-            until=_changes_at(session, policy, now) - JUST_S,
-            row=row,
-            allowed=self._allowed(places, bounds_of(cluster, session, some_mps=bool(places.mps))),
-            placed=placed,
+    def _work_out(self, cluster: Cluster, known: Known, places: Places, policy: Policy, now: float) -> bool:
+        """Its rows; whether others than before are those of its placements."""
+        session = known.session
+        known.stamp, known.until = session.stamp, _changes_at(session, policy, now) - JUST_S
+        near = session.near
+        names = (
+            self.users.setdefault(session.user, len(self.users)),
+            self.nears.setdefault(near, len(self.nears)) if near else -1,
+            self._allowed(places, bounds_of(cluster, session, some_mps=bool(places.mps))),
         )
-        return known
+        table, gaps, ran = self.rows.tables
+        table[known.row] = (*_session_row(cluster, session, places, now), *names)
+        _pad(gaps[known.row], session.gaps)
+        _pad(ran[known.row], session.ran)
+        steady = settled(session, policy, now)
+        on = [placement for placement in session.placements.values() if placement.device in places.row]
+        moved = len(on) != len(known.placed)
+        while len(known.placed) < len(on):
+            known.placed.append(self.placed.take())
+        while len(known.placed) > len(on):
+            self.placed.give_back(known.placed.pop())
+        for row, placement in zip(known.placed, on, strict=True):
+            self.placed.tables[0][row] = _placement_row(placement, places, steady)
+        return moved
 
-    def _new_row(self) -> int:
-        if not self._spare:
-            size = len(self.table)
-            more = max(size, 64)
-            self._spare = list(range(size + more - 1, size - 1, -1))
-            self.table = np.concatenate([self.table, np.empty((more, len(OF_SESSION)))])
-            self.gaps = np.concatenate([self.gaps, np.empty((more, GAPS))])
-            self.ran = np.concatenate([self.ran, np.empty((more, GAPS))])
-        return self._spare.pop()
+
+def _pad(row: Floats, values: Collection[float]) -> None:
+    row[: len(values)] = values
+    row[len(values) :] = np.nan
 
 
 def _session_row(cluster: Cluster, session: Session, places: Places, now: float) -> list[float | None]:
-    """In the order of OF_SESSION."""
+    """In the order of OF_SESSION, without the names at its end."""
     demand, asks = session.demand, now >= session.retry_at  # a refused resume is not asked for before its time
     return [
         STATES.index(cluster.state_of(session, now)),
@@ -275,6 +304,7 @@ def _session_row(cluster: Cluster, session: Session, places: Places, now: float)
         places.server_row.get(cluster.server_of(session) or "", -1),
         session.doing == "park",
         demand.spread,
+        demand.whole or demand.horizon == "long",
     ]
 
 

@@ -11,7 +11,8 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import count
+from typing import Any, ClassVar, Literal
 
 from ..core.mix import Mix
 from ..core.probe import UNKNOWN, Belief
@@ -28,9 +29,29 @@ OPENS_S = 5.0  # what a cell does so soon after it got its devices is opening th
 Ticket = tuple[str, str, str]  # user, single-user server, notebook path: one place in line
 
 
+STAMPS = count()
+
+
+class Stamped:
+    """A record whose `stamp` grows each time that a field in COUNTS, on which decisions depend, is set to another."""
+
+    __slots__ = ("stamp",)
+    COUNTS: ClassVar[frozenset[str]]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.COUNTS and getattr(self, name, self) is not value:
+            self.changes(name, value)
+        object.__setattr__(self, name, value)
+
+    def changes(self, name: str, value: Any) -> None:
+        object.__setattr__(self, "stamp", next(STAMPS))
+
+
 @dataclass(slots=True)
-class Placement:
-    """One device in a session's mask, and what the session holds there."""
+class Placement(Stamped):
+    """One device in a session's mask, and what the session holds there. Its changes are its session's."""
+
+    COUNTS = frozenset({"lease", "borrowed", "share", "target", "share_since", "use", "memory_used"})
 
     device: str
     lease: bool = False
@@ -41,6 +62,11 @@ class Placement:
     use: float | None = None  # smoothed
     memory_used: int | None = None
     utilization: float | None = None
+    of: Session | None = field(default=None, repr=False, compare=False)  # whose it is
+
+    def changes(self, name: str, value: Any) -> None:
+        if getattr(self, "of", None) is not None:
+            Stamped.changes(self.of, name, value)
 
 
 @dataclass(slots=True)
@@ -69,8 +95,18 @@ class Root:
 
 
 @dataclass(slots=True)
-class Session:
-    """One kernel, from the request for its place until ten minutes after its end."""
+class Session(Stamped):
+    """One kernel, from the request for its place until ten minutes after its end. Its placements are set as a whole."""
+
+    COUNTS = frozenset(
+        {
+            "user", "demand", "server", "home", "reach", "pool", "pid", "recovering", "cooperative", "placements",
+            "mask", "mps_pipe", "ceiling", "ended", "opened", "cells", "over_since", "gated", "admitted_at",
+            "waiting_since", "lease_since", "burst", "idle_before", "last_burst_end", "last_use", "belief",
+            "memory_peak", "pinned_until", "unparkable_until", "warned", "warned_until", "held", "parked_bytes",
+            "doing", "harmed", "retry_at", "released_at", "refused", "wants_back", "gaps", "ran",
+        }
+    )  # fmt: skip
 
     id: str
     user: str
@@ -149,6 +185,12 @@ class Session:
     aside_until: float = 0.0  # then it is tried again
     decided: deque[tuple[float, AnyDecision]] = field(default_factory=lambda: deque(maxlen=32))
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # its commands reach the node one after the other
+
+    def changes(self, name: str, value: Any) -> None:
+        Stamped.changes(self, name, value)
+        if name == "placements":
+            for placement in value.values():
+                placement.of = self
 
     @property
     def live(self) -> bool:
@@ -248,8 +290,10 @@ class Session:
 
 
 @dataclass(slots=True)
-class DeviceRecord:
+class DeviceRecord(Stamped):
     """One device as its node last saw it."""
+
+    COUNTS = frozenset({"server", "seen", "received", "utilization", "utilization_sd", "memory_utilization", "drained"})
 
     server: str
     seen: Device

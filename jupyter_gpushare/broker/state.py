@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,11 +17,14 @@ from ..core.policy import Policy
 from ..core.state import Bools, Devices, Floats, Ints, Placements, Sessions, State, Users
 from ..model import Demand
 from . import room
-from .columns import OF_PLACEMENT, OF_SESSION, DeviceColumns, Known, SessionColumns
+from .columns import OF_SESSION, DeviceColumns, SessionColumns
 from .places import Places
 from .port import Settings
-from .records import Cluster, DeviceRecord, Session
+from .records import Cluster, Session, Usage
 from .transfer import topology_of, transfer_s
+
+T = TypeVar("T", str, tuple[str, ...])
+NOTHING = Usage()
 
 
 @dataclass(slots=True)
@@ -29,40 +33,72 @@ class Columns:
 
     devices: DeviceColumns = field(default_factory=DeviceColumns)
     sessions: SessionColumns = field(default_factory=SessionColumns)
+    of: tuple[object, ...] = ()  # what all rows of sessions depend on
+
+    def update(self, cluster: Cluster, sessions: list[Session], policy: Policy, now: float) -> None:
+        self.devices.update(cluster)
+        of = (self.devices.places, self.devices.lost, policy.window_s)
+        names = len(self.sessions.users) + len(self.sessions.nears)
+        if of != self.of or names > 2 * len(self.sessions.rows) + 64:  # most of those named have gone
+            self.sessions, self.of = SessionColumns(), of
+        self.sessions.update(cluster, sessions, self.devices.places, policy, now)
 
 
 def build(cluster: Cluster, settings: Settings, policy: Policy, now: float, columns: Columns | None = None) -> State:
     """The cluster as of `now`. Ended sessions are not in it: what they left shows as their devices' leftovers."""
     columns = columns or Columns()
-    records = list(cluster.devices.values())
-    live = [session for session in cluster.sessions.values() if session.live]
+    live = [session for session in cluster.sessions.values() if session.ended is None]
     sessions = [session for session in live if now >= session.aside_until]
-    users = tuple(sorted({session.user for session in sessions} | set(cluster.usage)))
-    columns.devices.update(cluster)
-    known = columns.sessions.update(cluster, sessions, columns.devices, policy, now)
-    places = columns.devices.places
-    rows, allowed = np.unique(_ints(one.allowed for one in known), return_inverse=True)
-    near = {places: row for row, places in enumerate(dict.fromkeys(s.near for s in sessions if s.near))}
-    may = [columns.sessions.allowed[row] for row in rows.tolist()]
+    columns.update(cluster, sessions, policy, now)
+    places, known = columns.devices.places, columns.sessions
+    table = known.rows.tables[0][known.order]
+    users, user = _named(_ints(table, "user"), known.users, cluster.usage)
+    nears, near = _named(_ints(table, "near"), known.nears)
+    bounds, allowed = np.unique(_ints(table, "allowed"), return_inverse=True)
+    may = [known.allowed[row] for row in bounds.tolist()]
+    aside = [session for session in live if now < session.aside_until] if len(live) > len(sessions) else []
     return State(
-        devices=_devices(cluster, columns.devices, settings, _kept_aside(live, records, now), now),
-        sessions=_sessions(cluster, sessions, columns.sessions, known, users, allowed, near, places),
+        devices=_devices(cluster, columns.devices, settings, _kept_aside(aside, places), now),
+        sessions=_sessions(
+            cluster,
+            known,
+            table,
+            user=user,
+            allowed=allowed.ravel(),
+            near=near,
+            places=places,
+        ),
         placements=_placements(known),
         users=_users(cluster, settings, policy, users, now),
         servers=places.servers,
         models=places.models,
-        allowed=np.array(may, dtype=bool).reshape(len(may), len(records)),
-        transfer_s=_transfers(cluster, settings, tuple(near), places.servers),
-        mix=_mix(cluster, sessions, places.models),
-        links=_links(settings, sessions, places.servers),
+        allowed=np.array(may, dtype=bool).reshape(len(may), len(places.row)),
+        transfer_s=_transfers(cluster, settings, nears, places.servers),
+        mix=_mix(cluster, sessions, places.models) if _bools(table, "keeps").any() else None,
+        links=topology_of(settings, places.servers).gb_s if _bools(table, "spread").any() else np.zeros((0, 0)),
     )
 
 
-def _links(settings: Settings, sessions: list[Session], servers: tuple[str, ...]) -> Floats:
-    """(V, V) GB/s between servers, only where somebody's devices may lie on several."""
-    if not any(session.demand.spread for session in sessions):
-        return np.zeros((0, 0))
-    return topology_of(settings, servers).gb_s
+def _named(numbers: Ints, known: Mapping[T, int], also: Iterable[T] = ()) -> tuple[tuple[T, ...], Ints]:
+    """The names that these (N,) are the numbers of, `also` others, in order; and (N,) the row of each, -1 stays."""
+    names = list(known)
+    used, at = np.unique(numbers, return_inverse=True)
+    found = tuple(sorted({*(names[one] for one in used.tolist() if one >= 0), *also}))
+    row = {name: row for row, name in enumerate(found)}
+    rows = [row[names[one]] if one >= 0 else -1 for one in used.tolist()]
+    return found, np.array(rows, dtype=np.int64)[at.ravel()]
+
+
+def _ints(table: Floats, name: str) -> Ints:
+    return table[:, OF_SESSION[name]].astype(np.int64)
+
+
+def _bools(table: Floats, name: str) -> Bools:
+    return table[:, OF_SESSION[name]] > 0
+
+
+def _floats(table: Floats, name: str) -> Floats:
+    return table[:, OF_SESSION[name]].copy()
 
 
 def _transfers(
@@ -81,18 +117,16 @@ def _users(cluster: Cluster, settings: Settings, policy: Policy, users: tuple[st
     group_row = {group: row for row, group in enumerate(groups)}
     return Users(
         name=users,
-        weight=_floats(settings.weights.get(user, 1.0) for user in users),
-        usage=_floats(usage_of(cluster, user, policy, now) for user in users),
+        weight=np.array([settings.weights.get(user, 1.0) for user in users], dtype=float),
+        usage=_usages(cluster, users, policy, now),
         cap=np.full(len(users), float(settings.max_devices_per_user or math.inf)),
-        group=_ints(group_row[group] for group in of_user),
-        group_weight=_floats(settings.group_weights.get(group, 1.0) for group in groups),
+        group=np.array([group_row[group] for group in of_user], dtype=np.int64),
+        group_weight=np.array([settings.group_weights.get(group, 1.0) for group in groups], dtype=float),
     )
 
 
-def _mix(cluster: Cluster, sessions: list[Session], models: tuple[str, ...]) -> Mix | None:
-    """What the sessions that live ask for, taken for what typically comes; only where one keeps what it gets."""
-    if not any(session.demand.whole or session.demand.horizon == "long" for session in sessions):
-        return None
+def _mix(cluster: Cluster, sessions: list[Session], models: tuple[str, ...]) -> Mix:
+    """What the sessions that live ask for, taken for what typically comes."""
     seen = Counter(_shape(session.demand, models) for session in sessions if session.demand.gpus > 0)
     cluster.mix = renewed(cluster.mix, seen, models)
     return cluster.mix
@@ -111,8 +145,14 @@ def _shape(demand: Demand, models: tuple[str, ...]) -> Shape:
 
 def usage_of(cluster: Cluster, user: str, policy: Policy, now: float) -> float:
     """A user's contended device-seconds, decayed to now."""
-    usage = cluster.usage.get(user)
-    return 0.0 if usage is None else float(decay(usage.seconds, max(0.0, now - usage.updated), policy.half_life_s))
+    return float(_usages(cluster, (user,), policy, now)[0])
+
+
+def _usages(cluster: Cluster, users: tuple[str, ...], policy: Policy, now: float) -> Floats:
+    """(U,) `usage_of` each."""
+    found = [cluster.usage.get(user, NOTHING) for user in users]
+    age_s = now - np.array([usage.updated for usage in found], dtype=float)
+    return decay(np.array([usage.seconds for usage in found], dtype=float), age_s, policy.half_life_s)
 
 
 def _devices(cluster: Cluster, known: DeviceColumns, settings: Settings, promised: Floats, now: float) -> Devices:
@@ -148,47 +188,34 @@ def _devices(cluster: Cluster, known: DeviceColumns, settings: Settings, promise
     )
 
 
-def _kept_aside(live: list[Session], records: list[DeviceRecord], now: float) -> Floats:
-    """(D,) what those hold whom nothing can be decided on: it is nobody else's (rule 3)."""
-    kept = dict.fromkeys((record.seen.uuid for record in records), 0.0)
-    for session in live:
-        if now >= session.aside_until or session.parked:
-            continue
+def _kept_aside(aside: list[Session], places: Places) -> Floats:
+    """(D,) what those hold on whom nothing can be decided: it is nobody else's (rule 3)."""
+    kept = np.zeros(len(places.row))
+    for session in aside:
         for uuid, placement in session.placements.items():
-            if uuid in kept and placement.lease:
-                kept[uuid] += session.demand.guarantee if session.demand.guarantee >= 0 else 1.0  # NaN: all of it
-    return _floats(min(share, 1.0) for share in kept.values())
+            if uuid in places.row and placement.lease and not session.parked:
+                kept[places.row[uuid]] += session.demand.guarantee if session.demand.guarantee >= 0 else 1.0  # NaN: all
+    return np.minimum(kept, 1.0)
 
 
 def _sessions(
     cluster: Cluster,
-    sessions: list[Session],
-    columns: SessionColumns,
-    known: list[Known],
-    users: tuple[str, ...],
+    known: SessionColumns,
+    table: Floats,
+    *,
+    user: Ints,
     allowed: Ints,
-    near: dict[tuple[str, ...], int],
+    near: Ints,
     places: Places,
 ) -> Sessions:
-    order = _ints(one.row for one in known)
-    table = columns.table[order]
-    user_row = {user: row for row, user in enumerate(users)}
-
-    def floats(name: str) -> Floats:
-        return table[:, OF_SESSION[name]].copy()
-
-    def ints(name: str) -> Ints:
-        return table[:, OF_SESSION[name]].astype(np.int64)
-
-    def bools(name: str) -> Bools:
-        return table[:, OF_SESSION[name]] > 0
-
+    floats, ints, bools = partial(_floats, table), partial(_ints, table), partial(_bools, table)
+    _, gaps, ran = known.rows.tables
     host_free = room.host_free(cluster)
     free = np.array([*(host_free.get(server, math.inf) for server in places.servers), math.inf])
     held = bools("parks") | (floats("on_devices") <= free[ints("server")])
     return Sessions(
-        id=tuple(session.id for session in sessions),
-        user=_ints(user_row[session.user] for session in sessions),
+        id=known.ids,
+        user=user,
         state=ints("state"),
         count=ints("count"),
         most=ints("most"),
@@ -197,8 +224,8 @@ def _sessions(
         exclusive=bools("exclusive"),
         whole=bools("whole"),
         memory=floats("memory"),
-        allowed=allowed.ravel(),
-        near=_ints(near.get(session.near, -1) for session in sessions) if near else np.full(len(known), -1),
+        allowed=allowed,
+        near=near,
         compute_p=floats("compute_p"),
         confidence=floats("confidence"),
         horizon=ints("horizon"),
@@ -214,23 +241,21 @@ def _sessions(
         unparkable=bools("unparkable") | ~held,
         warned_rung=ints("warned_rung"),
         warned_until=floats("warned_until"),
-        gaps=columns.gaps[order],
+        gaps=gaps[known.order],
         parked_bytes=floats("parked_bytes"),
         cpus=floats("cpus"),
         host_memory=floats("host_memory"),
-        ran=columns.ran[order],
+        ran=ran[known.order],
         burst_since=floats("burst_since"),
         spread=bools("spread"),
     )
 
 
-def _placements(known: list[Known]) -> Placements:
-    count = [len(one.placed) for one in known]
-    rows = list(chain.from_iterable(one.placed for one in known))
-    table = np.array(rows, dtype=float).reshape(len(rows), len(OF_PLACEMENT))
-    device, lease, borrowed, share, target, share_since, use, memory_used, steady = table.T
+def _placements(known: SessionColumns) -> Placements:
+    table = known.placed.tables[0][known.devices]
+    device, lease, borrowed, share, target, share_since, use, memory_used, steady = table.T.copy()
     return Placements(
-        session=np.repeat(np.arange(len(known)), count),
+        session=np.repeat(np.arange(len(known.order)), known.counts),
         device=device.astype(np.int64),
         lease=lease > 0,
         borrowed=borrowed > 0,
@@ -241,11 +266,3 @@ def _placements(known: list[Known]) -> Placements:
         memory_used=memory_used,
         steady=steady,
     )
-
-
-def _floats(values: Iterable[float | None]) -> Floats:
-    return np.array(list(values), dtype=float)  # None becomes NaN
-
-
-def _ints(values: Iterable[int]) -> Ints:
-    return np.array(list(values), dtype=np.int64)

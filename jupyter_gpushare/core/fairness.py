@@ -16,9 +16,12 @@ K = 4.0
 AGEING_S = 1800.0  # waiting this much longer than another outweighs any difference in priority
 
 
-def decay(usage: Floats, dt_s: float, half_life_s: float) -> Floats:
-    """(U,) usage after `dt_s` more seconds: halved every `half_life_s`. A step below 0 counts as 0."""
-    kept: float = 0.5 ** (max(dt_s, 0.0) / half_life_s)
+def decay(usage: Floats, dt_s: float | Floats, half_life_s: float) -> Floats:
+    """(U,) usage after `dt_s` more seconds, each its own or all the same: halved every `half_life_s`.
+
+    A step below 0 counts as 0.
+    """
+    kept: Floats = 0.5 ** (np.maximum(dt_s, 0.0) / half_life_s)
     return usage * kept
 
 
