@@ -3,9 +3,10 @@
     python -m benchmarks.scale [--servers 10,100,1000] [--seconds 60] [--json FILE]
 
 A broker in a process of its own, on a real nats-server and an SQLite ledger, behind its Unix socket. This process plays
-everybody else: GPU servers of 8 devices, of which each reports as an agent does (what changed, what goes on computing
-every second, a sign of life every 5 s), and ten sessions for each server, four to a user. Their cells come as
-WORK and THINK say; each asks at its gate when its gate is shut, and its user's server follows the gates on a stream.
+everybody else: GPU servers of 8 devices, of which each reports as an agent does (what changed; what goes on computing
+as often as the broker asks for; a sign of life every 5 s), and ten sessions for each server, four to a user. Their
+cells come as WORK and THINK say; each asks at its gate when its gate is shut, and its user's server follows the gates
+on a stream.
 
 Decisions are timed inside the broker: making the state and deciding on it, over the whole cluster. Waits are timed
 here, from a cell's start to its admission.
@@ -151,6 +152,7 @@ class Server:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     owed: bool = True
     unheard: int = 0
+    again_s: float = COMPUTING_S
 
     def uuid(self, index: int) -> str:
         return f"GPU-{self.name}-{index}"
@@ -199,12 +201,12 @@ class Server:
             full, self.owed = self.owed, False
             full_at = time.monotonic() if full else full_at
             try:
-                await self.bus.report(self._report(full))
+                self.again_s = await self.bus.report(self._report(full)) or COMPUTING_S
             except Unavailable:
                 self.unheard += 1
                 self.owed = True
             try:
-                await asyncio.wait_for(self.woken.wait(), COMPUTING_S if self.busy else BEAT_S)
+                await asyncio.wait_for(self.woken.wait(), min(self.again_s, BEAT_S) if self.busy else BEAT_S)
                 await asyncio.sleep(0.05)  # what changes together is told together, as a sampler sees it
             except asyncio.TimeoutError:
                 pass
@@ -307,8 +309,8 @@ class User:
                 {"spec": self.spec(name), "pid": 1000 + number, "started": 1.0, "bursting": name in self.computing}
                 for number, name in enumerate(self.homes)
             ]
-            await self._heard(f"servers/{self.origin}/alive", {"sessions": sessions})
-            await asyncio.sleep(ALIVE_S)
+            answer = await self._heard(f"servers/{self.origin}/alive", {"sessions": sessions})
+            await asyncio.sleep(ALIVE_S if answer is None else answer["again_s"])
 
     async def _heard(self, path: str, body: object, session: str | None = None) -> Any:
         try:

@@ -318,6 +318,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     bytes: int | None = None  # moved, freed
     progress: float | None = None  # of simulated work, 0..1
+    again_s: float | None = None  # of a report: soon enough for the next one without news
 
 
 # --- what the core decides -----------------------------------------------------------------------------------

@@ -436,6 +436,7 @@ ROUTES: tuple[Route, ...] = (
         "server",
         lambda request: starts.alive(request.broker, request.caller, request.path["origin"], request.body),
         body=starts.Alive,
+        answer=starts.Heard,
         internal=True,
     ),
     Route(

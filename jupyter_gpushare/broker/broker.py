@@ -16,7 +16,7 @@ from ..core.policy import Policy
 from ..core.state import row_of
 from ..model import AnyDecision, Caller, Demand, NodeReport, Warn
 from ..tasks import end
-from . import api, choices, loop, recovery, state, upkeep, view, wishes
+from . import api, choices, loop, pace, recovery, state, upkeep, view, wishes
 from .answers import Why
 from .apply import Applier, plain
 from .ledger import Ledger
@@ -119,10 +119,10 @@ class Broker:
 
     # --- what changes it --------------------------------------------------------------------------------------
 
-    def report(self, report: NodeReport) -> None:
-        """A node said something."""
-        now = self.clock()
-        fresh = take_in(self.cluster, report, now, self.policy.window_s)
+    def report(self, report: NodeReport) -> float:
+        """A node said something. In how many seconds it shall say the next if nothing changes."""
+        now, again_s = self.clock(), pace.report_s(self)
+        fresh = take_in(self.cluster, report, now, self.policy.window_s, again_s)
         if fresh:
             log.info("Server %s speaks (%d devices)", report.server, len(report.devices))
             for session in self.cluster.sessions.values():
@@ -135,6 +135,7 @@ class Broker:
             if not (held.alive if known is None else known.live):  # its end was told while that server was away
                 self.applier.forget(held.session, report.server)
         self.touch()
+        return again_s
 
     def touch(self) -> None:
         """Something changed: the loop takes a turn."""
@@ -258,6 +259,7 @@ class Broker:
         while True:
             await asyncio.sleep(1.0)
             loop.show_metrics(self)
+            pace.forget(self, self.clock())
             if self._unread and self.ledger.degraded is None:
                 await self._recover()
                 self.touch()

@@ -20,7 +20,7 @@ from ..core.state import SETTLED_WINDOWS, Bools, Floats, Ints
 from ..model import HORIZONS, STATES, Device
 from . import room
 from .places import Bounds, Places, bounds_of, placeable, places_of
-from .records import GAPS, USE_WINDOW_S, Cluster, DeviceRecord, Placement, Session
+from .records import GAPS, Cluster, DeviceRecord, Placement, Session
 
 LONG_PROTECTION_S = 4 * 3600.0  # a long session that names no duration is left alone this long
 UNACCOUNTED_MIN = 2**29  # bytes: drivers keep some memory for themselves; more than that is somebody's
@@ -325,7 +325,7 @@ def _placement_row(placement: Placement, places: Places, steady: bool) -> tuple[
 
 def _changes_at(session: Session, policy: Policy, now: float) -> float:
     """When time alone changes its row; inf: never."""
-    uses = [at + USE_WINDOW_S for at in (session.last_use, session.admitted_at) if at is not None]
+    uses = [at + session.window_s for at in (session.last_use, session.admitted_at) if at is not None]
     settles = [] if session.burst is None else [_settled_at(session.burst.since, policy)]
     others = [at for at in (session.retry_at, session.unparkable_until) if at is not None]
     return min((at for at in (*uses, *settles, *others) if at > now), default=math.inf)

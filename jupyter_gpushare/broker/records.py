@@ -102,7 +102,7 @@ class Session(Stamped):
         {
             "user", "demand", "server", "home", "reach", "pool", "pid", "recovering", "cooperative", "placements",
             "mask", "mps_pipe", "ceiling", "ended", "opened", "cells", "over_since", "gated", "admitted_at",
-            "waiting_since", "lease_since", "burst", "idle_before", "last_burst_end", "last_use", "belief",
+            "waiting_since", "lease_since", "burst", "idle_before", "last_burst_end", "last_use", "heard_s", "belief",
             "memory_peak", "pinned_until", "unparkable_until", "warned", "warned_until", "held", "parked_bytes",
             "doing", "harmed", "retry_at", "released_at", "refused", "wants_back", "gaps", "ran",
         }
@@ -156,6 +156,7 @@ class Session(Stamped):
     memory_total: int | None = None  # of the devices it was on last
     last_use: float | None = None  # its tree used a device then
     use_at: float | None = None  # its node last told what it uses
+    heard_s: float = 1.0  # so often its node says that it goes on computing
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
     ran: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))  # how long its last bursts took
     belief: Belief = UNKNOWN
@@ -248,6 +249,12 @@ class Session(Stamped):
         """It has a device that its running process cannot see."""
         return self.pid is not None and not set(self.placements) <= set(self.mask)
 
+    @property
+    def window_s(self) -> float:
+        """Its tree computes if it used a device so recently: what computes is said to go on every `heard_s`."""
+        computes = self.held is not None and self.held.gpu_idle_s == 0.0
+        return USE_WINDOW_S + (self.heard_s - 1.0 if computes else 0.0)
+
     def bursting(self, now: float) -> bool:
         """A cell runs or was just let in, or its processes used a device within the window.
 
@@ -257,7 +264,7 @@ class Session(Stamped):
         if self.gated:
             return False
         seen = self.last_use if self.admitted_at is None else max(self.admitted_at, self.last_use or -math.inf)
-        used = seen is not None and now - seen < USE_WINDOW_S and not self.parked  # what was parked used it before
+        used = seen is not None and now - seen < self.window_s and not self.parked  # what was parked used it before
         if self.released_at is not None:
             return self.live and used and seen >= self.released_at
         return self.live and (used or (self.cells > 0 and self.over_since is None))
@@ -341,6 +348,7 @@ class Cluster:
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     servers: dict[str, ServerRecord] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
+    origins: dict[str, float] = field(default_factory=dict)  # users' servers, and when each was last heard
     tickets: dict[Ticket, str] = field(default_factory=dict)  # the session that has it
     reservations: dict[str, str] = field(default_factory=dict)  # session -> the record that reserves for its restart
     demands: dict[tuple[str, str], Demand] = field(default_factory=dict)  # (user, path) -> for its next kernel

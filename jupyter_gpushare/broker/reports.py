@@ -21,10 +21,11 @@ def smooth(before: float | None, sample: float, dt_s: float, window_s: float) ->
     return sample if before is None else before - math.expm1(-max(dt_s, 0.0) / window_s) * (sample - before)
 
 
-def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -> bool:
+def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float, heard_s: float = 1.0) -> bool:
     """Applies a report; True when its agent is new, so that it must be told of every session again.
 
-    A report older than one already taken in changes nothing. What a later one leaves out is as it was before.
+    A report older than one already taken in changes nothing. What a later one leaves out is as it was before; of what
+    goes on computing the next one is expected in `heard_s`.
     """
     server = cluster.servers.get(report.server)
     fresh = server is None or server.epoch != report.epoch
@@ -51,11 +52,12 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
         session = cluster.sessions.get(held.session)
         told = gangs.told(cluster, session, server.name, held) if session and session.demand.spread else held
         if session is not None and told is not None:
+            session.heard_s = heard_s
             take_held(cluster, session, told, now, window_s)
     if report.full:
         _not_held(cluster, server)
     if report.age_s is not None and not server.missed:
-        _still(cluster, server, report, report.age_s, now, window_s)
+        _still(cluster, server, report, report.age_s, now, window_s, heard_s)
     server.devices |= {device.uuid for device in report.devices}
     for name in report.gone:
         server.held.pop(name, None)
@@ -70,7 +72,13 @@ def take_in(cluster: Cluster, report: NodeReport, now: float, window_s: float) -
 
 
 def _still(
-    cluster: Cluster, server: ServerRecord, report: NodeReport, age_s: float, now: float, window_s: float
+    cluster: Cluster,
+    server: ServerRecord,
+    report: NodeReport,
+    age_s: float,
+    now: float,
+    window_s: float,
+    heard_s: float,
 ) -> None:
     """What was not said again has not changed; a silent device's reading only grows old."""
     said = {device.uuid for device in report.devices} | set(report.gone)
@@ -83,6 +91,7 @@ def _still(
         session = cluster.sessions.get(name)
         if session is not None and name not in said and held.gpu_idle_s == 0.0:  # it goes on computing
             told = gangs.together(cluster, session) if session.demand.spread else held
+            session.heard_s = heard_s
             take_held(cluster, session, told or held, now, window_s)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import Conflict, NotAllowed, OverLimit
 from ..model import Binding, Caller, Demand, Name, SessionSpec, checked
-from . import gangs, mps, room, wishes, words
+from . import gangs, mps, pace, room, wishes, words
 from .records import Placement, Root, Session, Ticket
 from .upkeep import begin_burst, end_burst
 
@@ -61,6 +61,12 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True):
     """Which kernels a single-user server has, in full."""
 
     sessions: tuple[Kernel, ...]
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """In how many seconds a single-user server shall say again that it lives."""
+
+    again_s: float
 
 
 async def open_session(broker: Broker, caller: Caller, spec: SessionSpec) -> Binding:
@@ -315,11 +321,11 @@ def started(broker: Broker, session: Session, body: Started) -> None:
     broker.applier.remember(session)
 
 
-def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
+def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> Heard:
     """Takes note that a server lives, and of what it says of its kernels; those not known here are taken up."""
     if caller.origin is not None and caller.origin != origin:
         raise NotAllowed(f"{origin} is not the server that asks.")
-    now = broker.clock()
+    now = broker.cluster.origins[origin] = broker.clock()
     for kernel in body.sessions:
         _check_owner(broker, caller, kernel.spec)
         session = broker.cluster.sessions.get(kernel.spec.id)
@@ -344,6 +350,7 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> None:
         if kernel.bursting != (session.cells > 0) and now - session.told_at > UNHEARD_S:
             session.cells = min(session.cells, 1)
             burst(broker, session, "start" if kernel.bursting else "end")
+    return Heard(again_s=pace.sign_s(broker))
 
 
 def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> None:

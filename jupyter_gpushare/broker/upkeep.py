@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core.probe import Burst, observe
 from ..model import Finding
-from . import wishes, words
+from . import pace, wishes, words
 from .records import Measured, Session
 
 if TYPE_CHECKING:
@@ -22,18 +22,19 @@ RESERVED_FOR_S = 900.0  # a reservation for a restart that nobody makes
 
 def upkeep(broker: Broker, now: float) -> None:
     """Once per turn, before the core decides."""
+    silent_s = pace.silent_s(broker)
     for session in list(broker.cluster.sessions.values()):
         if not session.live:
             if now - (session.ended or now) >= ROW_LEAVES_S:
                 del broker.cluster.sessions[session.id]
         elif now >= session.aside_until:
             try:
-                _keep_up(broker, session, now)
+                _keep_up(broker, session, now, silent_s)
             except Exception as error:  # noqa: BLE001 - logged there; what is wrong with one must not stop the others
                 put_aside(session, error, now)
 
 
-def _keep_up(broker: Broker, session: Session, now: float) -> None:
+def _keep_up(broker: Broker, session: Session, now: float, silent_s: float) -> None:
     _notice_overlong(session, broker.policy.busy_limit_s, now)
     notice_burst(session, now)
     if session.gated and now - session.asked_at > GATE_SILENT_S:
@@ -45,7 +46,7 @@ def _keep_up(broker: Broker, session: Session, now: float) -> None:
     if session.reserves is not None:
         if now - session.opened > RESERVED_FOR_S:
             broker.end(session, "reservation expired")
-    elif not session.opening and now - session.last_alive > broker.settings.lease_ttl_s and proven_gone(session):
+    elif not session.opening and now - session.last_alive > silent_s and proven_gone(session):
         broker.end(session, "silent")
 
 

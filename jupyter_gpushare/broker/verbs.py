@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from ..errors import BadDemand, Conflict, NeedsRestart, NotAllowed, NotFound, Refused
 from ..model import Caller, Constraints, Demand, Horizon, Kind, Move, ParkSession, StopKernel, checked
 from ..units import format_bytes, parse_bytes, parse_seconds, plural
-from . import room, wishes, words
+from . import pace, room, wishes, words
 from .reach import check_possible
 from .records import USE_WINDOW_S, Cluster, Session
 from .starts import check_limit
@@ -278,7 +278,7 @@ def stop(broker: Broker, caller: Caller, name: str, body: StopBody) -> None:
     if session is not None and session.live and body.pid is None and session.processes != "gone":
         broker.apply([StopKernel(session=name, why="asked")])
         server = cluster.server_of(session)
-        silent = broker.clock() - session.last_alive > broker.settings.lease_ttl_s
+        silent = broker.clock() - session.last_alive > pace.silent_s(broker)
         if silent and session.pid is not None and server is not None:
             broker.applier.stop_leftovers(name, server, session.pid)  # nobody else is there to end it
         return

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ..model import AnyCommand, CommandResult, NodeReport
+from .base import hear
 
 log = logging.getLogger(__name__)
 
@@ -15,18 +16,14 @@ class LocalBus:
     """Reports reach every handler in the order they were given; commands to one node run side by side."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[NodeReport], None]] = []
+        self._listeners: list[Callable[[NodeReport], float | None]] = []
         self._nodes: dict[str, Callable[[AnyCommand], Awaitable[CommandResult]]] = {}
 
-    def on_report(self, handler: Callable[[NodeReport], None]) -> None:
+    def on_report(self, handler: Callable[[NodeReport], float | None]) -> None:
         self._listeners.append(handler)
 
-    async def report(self, report: NodeReport) -> None:
-        for handler in self._listeners:
-            try:
-                handler(report)
-            except Exception:  # whatever it is, the node that reported cannot mend it
-                log.exception("A report of %s could not be taken in", report.server)
+    async def report(self, report: NodeReport) -> float | None:
+        return hear(self._listeners, report)
 
     def serve(self, server: str, handler: Callable[[AnyCommand], Awaitable[CommandResult]]) -> None:
         self._nodes[server] = handler

@@ -31,6 +31,7 @@ from nats.js.kv import KeyValue
 from ..errors import Unavailable
 from ..model import AnyCommand, CommandResult, NodeReport, SayAgain
 from ..tasks import end, own
+from .base import hear
 from .leader import Leadership
 from .wire import Unreadable, opened, sealed, token
 
@@ -100,13 +101,14 @@ class NatsBus:
 
     # --- up ---
 
-    async def report(self, report: NodeReport) -> None:
+    async def report(self, report: NodeReport) -> float | None:
         """Returns when the broker has taken it in. Raises Unavailable where it did not, with the reason."""
         if report.server in self._displaced:
             raise Unavailable(f"Another agent calls itself {report.server}; this one is silent until that has gone.")
         answer = await self._answer_of_leader(f"gpushare.report.{token(report.server)}", sealed(report))
         if not answer.ok:
             raise Unavailable(f"The broker refused the report of {report.server}: {answer.message}")
+        return answer.again_s
 
     async def _answer_of_leader(self, subject: str, data: bytes) -> CommandResult:
         """Not waited for any more once another leads: it was killed or paused with the report. Raises Unavailable."""
@@ -120,7 +122,7 @@ class NatsBus:
         finally:
             await end(asking, changing)
 
-    def on_report(self, handler: Callable[[NodeReport], None]) -> None:
+    def on_report(self, handler: Callable[[NodeReport], float | None]) -> None:
         self._listeners.append(handler)
         if self._hearing is None:
             self._hearing = self._own(self._subscribe("gpushare.report.*", self._heard))
@@ -154,12 +156,7 @@ class NatsBus:
             log.warning("%s is refused (%s): %s", message.subject, error.answer.reason, error)
             await self._answer(message, error.answer)
             return
-        for handler in self._listeners:
-            try:
-                handler(report)
-            except Exception:  # whatever it is, the node that reported cannot mend it
-                log.exception("A report of %s could not be taken in", report.server)
-        await self._answer(message, CommandResult(ok=True))
+        await self._answer(message, CommandResult(ok=True, again_s=hear(self._listeners, report)))
 
     def _check(self, report: NodeReport, subject: str) -> None:
         """Whether it is that server's (whose name the subject is, which NATS lets nobody else use), and new."""

@@ -102,6 +102,7 @@ class Agent:
         self._said_held: dict[str, Held] = {}
         self._owed = True  # a full report
         self._full_at = self._small_at = self._told_at = -math.inf
+        self._again_s: float | None = None  # the broker wants to hear no more often that what computes goes on
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -165,7 +166,8 @@ class Agent:
         now, look, reading = self._clock(), self._look, self._sampler.reading()
         full = self._owed or now - self._full_at >= self._full_s
         computing = any(kept.gpu_idle_s == 0.0 for kept in look.held.values())
-        due = now - self._told_at >= (min(COMPUTING_S, self._heartbeat_s) if computing else self._heartbeat_s)
+        again_s = min(max(COMPUTING_S, self._again_s or 0.0), self._heartbeat_s)
+        due = now - self._told_at >= (again_s if computing else self._heartbeat_s)
         age = 0.0 if reading.taken is None else now - reading.taken
         small = full or now - self._small_at >= self._heartbeat_s  # changes, too
         times = 1.0 if small else usage.AT_ONCE
@@ -195,7 +197,7 @@ class Agent:
         )
         self._owed, arrived = False, False
         try:
-            await self._bus.report(report)
+            self._again_s = await self._bus.report(report)
             arrived = True
         finally:
             if not arrived:

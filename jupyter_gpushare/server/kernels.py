@@ -100,6 +100,7 @@ class Kernels:
         self._waits: set[asyncio.Task[Binding]] = set()
         self._tasks: set[asyncio.Future[None]] = set()
         self._stopping = False
+        self._again_s = terms.lease_ttl_s / 3  # between two signs of life
 
     # --- one session's life -----------------------------------------------------------------------------------
 
@@ -277,26 +278,33 @@ class Kernels:
             for kernel in self._kernels.values()
             if kernel.alive
         ]
-        await self._ask("POST", f"servers/{self.terms.origin}/alive", {"sessions": sessions})
+        answer = await self._ask("POST", f"servers/{self.terms.origin}/alive", {"sessions": sessions})
+        self._again_s = max(answer["again_s"], self.terms.lease_ttl_s / 3) if answer else self.terms.lease_ttl_s / 3
 
     async def _live(self) -> None:
         while True:
-            try:
-                await self.alive()
-            except GPUShareError as error:
-                self.log.debug("No sign of life reached the broker: %s", error)
-            await asyncio.sleep(self.terms.lease_ttl_s / 3)
+            await self._say_alive()
+            await asyncio.sleep(self._again_s)
+
+    async def _say_alive(self) -> None:
+        try:
+            await self.alive()
+        except GPUShareError as error:
+            self.log.debug("No sign of life reached the broker: %s", error)
 
     async def _follow(self) -> None:
         """Keeps the gates of this server's kernels as the broker decides, and passes its decisions on."""
-        pause = 0.1
+        pause, away = 0.1, False
         while True:
             try:
                 async for event in self.port.stream(self.caller):
-                    pause = 0.1
+                    if away:  # it may be another broker, which knows none of what runs here
+                        await self._say_alive()
+                    pause, away = 0.1, False
                     self._see(event.event, event.data)
             except GPUShareError as error:
                 self.log.debug("The broker's stream ended: %s", error)
+            away = True
             for (
                 kernel
             ) in self._kernels.values():  # nobody is there who could admit a cell: none of them waits (rule 12)

@@ -48,6 +48,16 @@ async def test_reports_arrive_in_the_order_they_were_given(ends):
     assert seen == list(range(20))
 
 
+async def test_a_report_is_answered_with_how_soon_the_next_is_wanted(ends):
+    broker, node = ends
+    broker.on_report(lambda report: None)
+    assert await told(node, report(1)) is None
+    broker.on_report(lambda report: 2.5)
+    broker.on_report(lambda report: 1 / 0)
+    broker.on_report(lambda report: 4.5)
+    assert await told(node, report(2)) == 4.5
+
+
 async def test_a_report_arrives_as_it_was_given(ends):
     (broker, node), seen = ends, []
     broker.on_report(seen.append)

@@ -47,11 +47,14 @@ class Broker:
         self.bus, self.reports, self.devices, self.held, self.gone = LocalBus(), [], {}, {}, []
         self.bus.on_report(self._heard)
 
+    again_s = None  # so soon it wants to hear that what computes goes on
+
     def _heard(self, report):
         self.reports.append(report)
         self.devices |= {device.uuid: device for device in report.devices}
         self.held |= {held.session: held for held in report.held}
         self.gone += report.gone
+        return self.again_s
 
     async def tell(self, command, server="alpha"):
         return await self.bus.command(server, command, timeout_s=10)
@@ -162,6 +165,32 @@ async def test_a_session_that_goes_on_computing_is_said_to_once_a_second(node):
             await agent.tell()
         assert 4 <= len(node.broker.reports) - said <= 6
         assert all(report.age_s == 0.0 for report in node.broker.reports[said:])
+
+
+async def test_a_broker_of_many_servers_is_told_more_seldom_what_goes_on_and_at_once_what_ends(node):
+    async with node.running() as agent:
+        await node.session()
+        await node.broker.tell(Simulate(session="a", work="w", seconds=60, utilization=0.9))
+        await until(lambda: node.broker.held["a"].gpu_idle_s == 0.0)
+
+        async def told(seconds):
+            """How often, in that time."""
+            said = len(node.broker.reports)
+            for _ in range(2 * seconds):
+                node.clock.advance(0.5)
+                agent._sampler.fresh(5)
+                await agent.tell()
+            return len(node.broker.reports) - said
+
+        node.broker.again_s = 3.0
+        await told(2)  # now it knows
+        assert await told(12) in (4, 5)
+        node.broker.again_s = 60.0  # a sign of life comes every five seconds whatever is asked for
+        await told(3)
+        assert await told(20) in (4, 5)
+        await node.broker.tell(Simulate(session="a"))
+        assert await told(1) == 1
+        assert node.broker.held["a"].gpu_idle_s > 0.0
 
 
 async def test_a_broker_that_missed_something_is_told_everything(node):
