@@ -72,12 +72,12 @@ def refusal(state: State, session: int) -> str | None:
     if _most_together(have.server, allowed, together) < count:
         return "too_few_devices" if together == count else "too_few_in_all"
     small = have.memory_total[allowed] < asks.memory[session]
-    if _most_together(have.server, allowed[~small] if small.any() else allowed, together) < count:
+    if small.any() and _most_together(have.server, allowed[~small], together) < count:
         return "memory_too_large"
     if state.hosts is not None:
-        server = have.server[allowed]
-        short = state.hosts.cpus[server] < asks.cpus[session]
-        if (short | (state.hosts.memory[server] < asks.host_memory[session])).all():
+        short = state.hosts.cpus < asks.cpus[session]
+        short |= state.hosts.memory < asks.host_memory[session]
+        if short[have.server[allowed]].all():
             return "host_too_small"
     return None
 
@@ -105,18 +105,18 @@ def fits(draft: Draft, session: int, devices: Ints) -> tuple[Bools, Bools]:
     open_ |= alone & np.isnan(limit) & (draft.ahead[at] == 0)
     open_ &= have.offered[at] & (room.closed[at] < 0.5)
     if state.hosts is not None:
-        server = have.server[at]
-        open_ &= ~(room.cpus[server] < asks.cpus[session] - EPS)
-        open_ &= ~(room.host_memory[server] < asks.host_memory[session] - SLACK)
+        short = room.cpus < asks.cpus[session] - EPS
+        short |= room.host_memory < asks.host_memory[session] - SLACK
+        open_ &= ~short[have.server[at]]
     single = have.single[at]
     open_ &= ~single | (alone & ~unmanaged)
     if asks.exclusive[session]:
         open_ &= alone
     if asks.whole[session]:
         open_ &= ~unmanaged
-    mine = draft.device[[row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]]
-    if mine.size:  # its guarantee there is its own already
-        elsewhere = ~np.isin(devices, mine)
+    mine = [row for row in draft.rows(session) if draft.lease[row] and not draft.borrowed[row]]
+    if mine:  # its guarantee there is its own already
+        elsewhere = ~np.isin(devices, draft.device[mine])
         ahead, ahead_lent = ahead * elsewhere, ahead_lent * elsewhere
     own = open_ & (room.committed[at] + ahead + guarantee <= 1.0 + EPS)
     computes = bool(asks.gated[session] or asks.bursting[session])
@@ -228,14 +228,16 @@ def _lease(draft: Draft, session: int, devices: Ints, held: Floats, policy: Poli
         return True
     draft.lift(session)
     own, lent = fits(draft, session, devices)
-    if max(own.sum(), lent.sum()) < asks.count[session] and not running:  # nothing to score
+    if max(np.count_nonzero(own), np.count_nonzero(lent)) < asks.count[session] and not running:  # nothing to score
         draft.settle(session)
         return False
     scored = fitness(draft, session, devices, policy)
-    stays = np.isin(devices, draft.device[rows]) if rows.size else np.zeros(devices.size, np.bool_)
-    order = scored.total + 0.1 * stays
-    if draft.parked[session]:
-        order = order + 10.0 * stays
+    order = scored.total
+    if rows.size:
+        stays = np.isin(devices, draft.device[rows])
+        order = order + 0.1 * stays
+        if draft.parked[session]:
+            order = order + 10.0 * stays
     if asks.exclusive[session]:
         order = order - draft.room.placed[devices]
     if model is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 
 from ..model import Alternative, Place, Term
@@ -21,15 +23,19 @@ def choose(state: State, session: int, devices: Ints, order: Floats) -> Ints | N
     `order` (C,): higher is better, -inf is out. Equals are settled by uuid. None where there are not enough. Those of
     a gang lie on several servers where none has enough of them.
     """
-    count = int(state.sessions.count[session])
+    count, names = int(state.sessions.count[session]), state.devices.uuid
+    if count == 1:
+        best_of_all = np.fmax.reduce(order, initial=-np.inf)
+        if best_of_all == -np.inf:
+            return None
+        ties = np.flatnonzero(order >= best_of_all - TIE)
+        if ties.size > 1:
+            named = itemgetter(*devices[ties].tolist())(names)
+            ties = ties[[named.index(min(named))]]
+        return ties
     usable = np.flatnonzero(order > -np.inf)
     if usable.size < count:
         return None
-    names = state.devices.uuid
-    if count == 1:
-        ties = usable[order[usable] >= order[usable].max() - TIE]
-        named = [names[device] for device in devices[ties].tolist()]
-        return np.asarray(ties[[named.index(min(named))]])
     rounded = np.round(order, 9)
     server = state.devices.server[devices[usable]]
     by_server = np.lexsort((-rounded[usable], server))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from ..model import Decision, Place, ResumeSession
-from .outlook import Outlook, outlook_of
+from .outlook import Outlook
 from .room import Room, claim, least_of, need_of, restoring, room_of, where_known
 from .state import PARKED, RESUMING, Bools, Floats, Ints, Placements, State
 
@@ -211,7 +211,7 @@ def glance_at(state: State) -> Draft:
         steady=held.steady if held.steady.size else np.full(held.session.size, np.nan),
         bursting=state.sessions.bursting,
         parked=parked,
-        outlook=outlook_of(state),
+        outlook=Outlook(state),
         room=room_of(state),
         ahead=np.zeros(size),
         ahead_lent=np.zeros(size),
@@ -231,9 +231,10 @@ def copy_of(draft: Draft) -> Draft:
 def _grow(draft: Draft) -> None:
     """Adds rows to spare."""
     extra = max(16, draft.session.size // 8)
-    draft.session = np.append(draft.session, np.full(extra, FREE))
-    draft.device = np.append(draft.device, np.zeros(extra, np.int64))
+    no, unknown = np.zeros(extra, np.bool_), np.full(extra, np.nan)
+    draft.session = np.concatenate((draft.session, np.full(extra, FREE)))
+    draft.device = np.concatenate((draft.device, np.zeros(extra, np.int64)))
     for name in ("lease", "borrowed"):
-        setattr(draft, name, np.append(getattr(draft, name), np.zeros(extra, np.bool_)))
+        setattr(draft, name, np.concatenate((getattr(draft, name), no)))
     for name in ("share", "target", "share_since", "use", "memory_used", "steady"):
-        setattr(draft, name, np.append(getattr(draft, name), np.full(extra, np.nan)))
+        setattr(draft, name, np.concatenate((getattr(draft, name), unknown)))

@@ -32,10 +32,12 @@ def smooth(value: Floats, sample: Floats, dt_s: Floats | float, window_s: float)
     return np.where(np.isnan(sample), value, np.where(np.isnan(value), sample, mean))
 
 
-def targets(placements: Placements, sessions: Sessions, contended: Bools, now: float, policy: Policy) -> Floats:
+def targets(
+    placements: Placements, sessions: Sessions, bursting: Bools, contended: Bools, now: float, policy: Policy
+) -> Floats:
     """(P,) the elastic ceiling of each placement, between its session's guarantee and limit.
 
-    A bursting session that has stood at its target for `window_s` and
+    A session that bursts (`bursting`, (S,)), and has stood at its target for `window_s` and
 
     - uses at least `expand_above` of its share gets twice the target, up to its limit;
     - uses less than `shrink_below` of its share while somebody waits for that device (`contended`, (P,)) gets half
@@ -49,10 +51,11 @@ def targets(placements: Placements, sessions: Sessions, contended: Bools, now: f
     target = np.clip(np.where(np.isnan(placements.target), guarantee, placements.target), guarantee, limit)
     steady = (
         placements.lease
-        & sessions.bursting[placements.session]
+        & bursting[placements.session]
         & (placements.share > 0)
         & (now - placements.share_since >= policy.window_s)
     )
     expand = steady & (placements.use >= policy.expand_above * placements.share)
     shrink = steady & contended & (placements.use < policy.shrink_below * placements.share)
-    return np.select([expand, shrink], [np.minimum(2 * target, limit), np.maximum(target / 2, guarantee)], target)
+    less = np.where(shrink, np.maximum(target / 2, guarantee), target)
+    return np.where(expand, np.minimum(2 * target, limit), less)

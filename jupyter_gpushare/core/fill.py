@@ -53,7 +53,7 @@ class Streams:
     share, cpus, whole : (STREAMS, 1 + LENGTH) of each demand, after one that asks for nothing
     by_share, by_cpus, by_whole : which demands need at most so much
     models : (M, STREAMS) the bits of the demands that may run on each model
-    gangs : whether any demand is for several devices
+    gangs : (STREAMS,) the bits of the demands for several devices
     """
 
     __slots__ = ("by_cpus", "by_share", "by_whole", "cpus", "gangs", "models", "share", "whole")
@@ -63,7 +63,7 @@ class Streams:
         self.cpus, self.by_cpus = _asked(mix, np.ceil(counted * mix.cpus / CPU_UNIT), MANY + 1)
         self.whole, self.by_whole = _asked(mix, np.where(mix.count > 1, mix.count, 0), SLOTS + 1)
         self.models = (mix.models[mix.streams] * BITS[:, None]).sum(axis=1).T
-        self.gangs = bool((mix.count > 1).any())
+        self.gangs = ((mix.count > 1)[mix.streams] * BITS).sum(axis=1)
 
 
 def left(streams: Streams, model: Ints, free: Ints, cpus: Ints) -> Floats:
@@ -76,24 +76,26 @@ def left(streams: Streams, model: Ints, free: Ints, cpus: Ints) -> Floats:
     cpus : (C,) in this module's units, MANY where they are not counted
     """
     number, depth = streams.share.shape
+    free = free[:, np.flatnonzero((free > 0).any(axis=0) | (np.arange(free.shape[1]) == 0))]  # full ones take nothing
     empty = np.repeat((free == MILLI).sum(axis=1), number)
-    gangs = streams.gangs and bool((empty > 1).any())
     devices = np.repeat((free * SLOTS + np.arange(free.shape[1])).astype(np.uint16).T, number, axis=1)
     cpu = np.repeat(cpus.astype(np.uint16), number)
     fills = np.arange(cpu.size)  # of each server by each stream
     stream = fills % number
+    before, gangs = stream * depth, np.tile(streams.gangs, model.size)
     open_ = streams.models[model].ravel() & streams.by_whole.within(empty, stream)
     while True:
         open_ &= streams.by_share.within(devices.max(axis=0), stream)
         open_ &= streams.by_cpus.within(cpu, stream)
-        if gangs:
+        waits = bool((open_ & gangs).any())  # what is struck out stays out, so this stays false
+        if waits:
             open_ &= streams.by_whole.within((devices >= MILLI * SLOTS).sum(axis=0), stream)
         if not open_.any():
             break
-        first = open_ & (~open_ + np.uint64(1))  # the lowest bit; where none is open, what asks for nothing is placed
+        first = open_ & np.negative(open_)  # the lowest bit; where none is open, what asks for nothing is placed
         open_ ^= first
-        asked = stream * depth + np.frexp(first.astype(np.float64))[1]
-        _place(devices, fills, streams.share.take(asked), streams.whole.take(asked) if gangs else None)
+        asked = before + np.frexp(first.astype(np.float64))[1]
+        _place(devices, fills, streams.share.take(asked), streams.whole.take(asked) if waits else None)
         cpu -= streams.cpus.take(asked)
     unused = np.where(np.repeat(cpus == MANY, number), 0.0, CPU_WORTH * CPU_UNIT * cpu)
     return np.asarray(((devices // SLOTS).sum(axis=0) + unused).reshape(model.size, number).mean(axis=1))

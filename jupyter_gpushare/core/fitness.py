@@ -52,7 +52,6 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
     idle = np.maximum(1.0 - np.maximum(have.utilization[at], DUTY * expected), 0.0)
     promised = 1.0 + (room.memory[at] - capacity) / total_memory
     free_memory = np.maximum(1.0 - np.fmax(outlook.occupied[at], promised), 0.0)
-    need = need_of(state, session, capacity) / total_memory
 
     values = np.empty((len(TERMS), devices.size))
     values[COMPUTE] = terms.compute(outlook.delivered[at], idle)
@@ -61,13 +60,15 @@ def fitness(draft: Draft, session: int, devices: Ints, policy: Policy) -> Fitnes
     if keeping:
         values[FRAGMENTATION] = -displaced(draft, session, devices)
     else:
+        need = need_of(state, session, capacity) / total_memory
         values[FRAGMENTATION] = -gradient(1.0 - expected, free_memory, guarantee, need, outlook.unmet)
     values[LOCALITY] = terms.locality(transfer_s)
     values[THERMAL] = outlook.thermal[at]
     if keeping:
         values[ENERGY] = watts(draft, session, devices)
     else:
-        values[ENERGY] = terms.energy(_compute_p(state, session), outlook.for_compute[at], outlook.for_data[at])
+        for_compute, for_data = outlook.energy
+        values[ENERGY] = terms.energy(_compute_p(state, session), for_compute[at], for_data[at])
     values[STABILITY] = outlook.stability[at]
 
     weights = _weights(state, session, policy)

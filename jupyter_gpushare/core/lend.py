@@ -22,13 +22,14 @@ def lend(draft: Draft, now: float, policy: Policy) -> Draft:
     placements, rows = draft.placements()
     placements = replace(
         placements,
-        share=np.nan_to_num(placements.share),
+        share=np.where(np.isnan(placements.share), 0.0, placements.share),
         share_since=np.where(np.isnan(placements.share_since), now, placements.share_since),
     )
-    sessions = replace(draft.state.sessions, bursting=draft.bursting)
+    sessions, bursting = draft.state.sessions, draft.bursting
     leased = np.flatnonzero(placements.lease)
     targets = placements.target.copy()
-    targets[leased] = elastic.targets(placements, sessions, _contended(draft, placements), now, policy)[leased]
+    contended = _contended(draft, placements)
+    targets[leased] = elastic.targets(placements, sessions, bursting, contended, now, policy)[leased]
     entitled = _entitled(draft, placements, targets)
     _fill_in(draft, placements, entitled)
     _changes(draft, placements, leased, entitled, targets)
@@ -79,7 +80,7 @@ def _changes(draft: Draft, placements: Placements, leased: Ints, entitled: Float
     """An Expand or Shrink for each lease whose share or target changes."""
     before = placements.target[leased]
     share, target = entitled[leased], targets[leased]
-    by_target = np.abs(np.nan_to_num(target - before)) > CHANGE
+    by_target = np.abs(target - before) > CHANGE  # not where it had none
     rises = share > placements.share[leased]
     changed = by_target | (np.abs(share - placements.share[leased]) > CHANGE)
     names, uuids = draft.state.sessions.id, draft.state.devices.uuid

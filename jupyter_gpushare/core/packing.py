@@ -24,7 +24,7 @@ from .fill import CPU_UNIT, MANY, SLOTS, Streams, left
 from .mix import MILLI, Mix, milli
 from .policy import Policy
 from .room import Room, view_of, where_known
-from .state import LONG, Floats, Ints, State
+from .state import LONG, Bools, Floats, Ints, State
 
 SLOT = 0.05  # weight of a broken slot, per device of it
 RESIDUAL = 0.03
@@ -41,11 +41,11 @@ class Table:
 
     Attributes
     ----------
-    vector : (V, 1 + R + 1) `Servers.vector` as it was when `cost` was worked out
+    kind : (V,) `Servers.kind` as it was when `cost` was worked out
     cost : (V, R) dW of taking from the device of that rank
     """
 
-    vector: Ints
+    kind: Ints
     cost: Floats
 
 
@@ -57,20 +57,25 @@ class Servers:
     ----------
     server : (D,) `Devices.server` that this was made for
     cell : (D,) the device's place in `free`, flat
+    taken, open : (D,) share that is given or kept, and whether it takes anybody
     level : (D,) 1/1000 free on each device, 0 where it takes nobody
     free : (V, G) the same by server, 0 where there is no device
     total, empty : (V,) sum of `free`, and how many devices are wholly free
     vector : (V, 1 + R + 1) model, the R emptiest devices in descending order, CPUs in steps
+    kind : (V,) the same number for servers of the same vector
     rank : (V, G) the device's place in `Table.cost`, flat
     """
 
     server: Ints
     cell: Ints
+    taken: Floats
+    open: Bools
     level: Floats
     free: Ints
     total: Ints
     empty: Ints
     vector: Ints
+    kind: Ints
     rank: Ints
 
 
@@ -88,7 +93,7 @@ def displaced(draft: Draft, session: int, devices: Ints) -> Floats:
     count, share = int(state.sessions.count[session]), milli(float(state.sessions.guarantee[session]))
     servers = _servers(draft, mix)
     cpus = where_known(state.sessions.cpus[session]) if state.hosts else 0.0
-    dw = _table(mix, servers.vector, count, share, cpus, counted=state.hosts is not None)
+    dw = _table(mix, servers, count, share, cpus, counted=state.hosts is not None)
 
     at = view_of(state, devices)
     level, server = servers.level[at], state.devices.server[at]
@@ -109,9 +114,11 @@ def watts(draft: Draft, session: int, devices: Ints) -> Floats:
     state, room, have = draft.state, draft.room, draft.state.devices
     idle = 1.0 - float(room.committed[have.offered].sum()) / max(int(have.offered.sum()), 1)
     counts = _power_counts(idle)
+    if counts <= 0:
+        return np.zeros(devices.size)
     more = _known(have.power_limit_w - have.power_idle_w)
     most = float(more.max(initial=0.0))
-    if most <= 0 or counts <= 0:
+    if most <= 0:
         return np.zeros(devices.size)
     host = _processor_w(state, room, where_known(state.sessions.cpus[session]) if state.hosts else 0.0)
     at = view_of(state, devices)
@@ -133,7 +140,7 @@ def seat(state: State, cpus: float, host_memory: float, policy: Policy) -> int |
     if not fits.any():
         return None
     servers = _servers(draft, mix)
-    cost = _table(mix, servers.vector, 0, 0, cpus, counted=True)[:, 0] / MILLI
+    cost = _table(mix, servers, 0, 0, cpus, counted=True)[:, 0] / MILLI
     counts = policy.weights.energy * _power_counts(float(servers.level.mean()) / MILLI)
     more = _known(state.devices.power_limit_w - state.devices.power_idle_w).max(initial=0.0)
     if more > 0 and counts > 0:
@@ -221,24 +228,30 @@ def _broken(mix: Mix, empty: Ints, count: int, idle: float) -> Floats:
 def _servers(draft: Draft, mix: Mix) -> Servers:
     """The servers as they are in this draft."""
     state, have, room = draft.state, draft.state.devices, draft.room
+    if len(mix.known.get("kinds", ())) > REMEMBERED:
+        mix.known.clear()  # tables go by the numbers of kinds, which begin anew
     seen = mix.known.get("servers")
     if seen is None or seen.server is not have.server or len(seen.free) != len(state.servers):
         seen = mix.known["servers"] = _unseen(state)
     open_ = have.offered & ~have.blocked & (room.closed < 0.5)
-    level = np.where(open_, np.rint(MILLI * (1.0 - room.committed - draft.ahead)).clip(0, MILLI), 0.0)
+    taken = room.committed + draft.ahead
+    devices = np.flatnonzero((taken != seen.taken) | (open_ != seen.open))
+    level = np.where(open_[devices], np.rint(MILLI * (1.0 - taken[devices])).clip(0, MILLI), 0.0)
     cpus = _steps(room.cpus)
-    devices, other = np.flatnonzero(level != seen.level), seen.vector[:, -1] != cpus
+    other = seen.vector[:, -1] != cpus
     other[have.server[devices]] = True
     changed = np.flatnonzero(other)
     if changed.size:
         width, ranks = seen.free.shape[1], seen.vector.shape[1] - 2
-        seen.level = level
-        seen.free.reshape(-1)[seen.cell[devices]] = level[devices]
+        seen.taken, seen.open, seen.level[devices] = taken, open_, level
+        seen.free.reshape(-1)[seen.cell[devices]] = level
         free = seen.free[changed]
         seen.total[changed], seen.empty[changed] = free.sum(axis=1), (free == MILLI).sum(axis=1)
         ordered = np.sort(free * width + np.arange(width), axis=1)[:, ::-1]
         seen.vector[changed, 1:-1] = ordered[:, :ranks] // width
         seen.vector[:, -1] = cpus
+        kinds = mix.known.setdefault("kinds", {})
+        seen.kind[changed] = [kinds.setdefault(key, len(kinds)) for key in _keys(seen.vector[changed])]
         rank = np.minimum(np.arange(width), ranks - 1) + changed[:, None] * ranks
         seen.rank[changed[:, None], ordered % width] = rank
     return seen
@@ -258,11 +271,14 @@ def _unseen(state: State) -> Servers:
     return Servers(
         server=have.server,
         cell=cell + have.server * width,
-        level=np.full(order.size, -1.0),
+        taken=np.full(order.size, np.nan),
+        open=np.zeros(order.size, np.bool_),
+        level=np.zeros(order.size),
         free=np.zeros((size, width), np.int64),
         total=np.zeros(size, np.int64),
         empty=np.zeros(size, np.int64),
         vector=vector,
+        kind=np.full(size, -1),
         rank=np.zeros((size, width), np.int64),
     )
 
@@ -275,17 +291,23 @@ def _steps(cpus: Floats) -> Ints | int:
     return np.where(amount < MANY, np.floor(amount / CPU_STEP) * CPU_STEP, MANY).astype(np.int64)  # NaN is not less
 
 
-def _table(mix: Mix, vector: Ints, count: int, share: int, cpus: float, *, counted: bool) -> Floats:
+def _table(mix: Mix, servers: Servers, count: int, share: int, cpus: float, *, counted: bool) -> Floats:
     """(V, R) dW of a demand on each server from the device of each rank; only what changed is worked out."""
     key = "table", count, share, cpus, counted
     table = mix.known.get(key)
-    if table is None or table.vector.shape != vector.shape:
-        table = mix.known[key] = Table(np.full_like(vector, -1), np.zeros((vector.shape[0], vector.shape[1] - 2)))
-    changed = np.flatnonzero((table.vector != vector).any(axis=1))
+    size, ranks = len(servers.vector), servers.vector.shape[1] - 2
+    if table is None or table.cost.shape != (size, ranks):
+        table = mix.known[key] = Table(np.full(size, -1), np.zeros((size, ranks)))
+    changed = np.flatnonzero(table.kind != servers.kind)
     if changed.size:
-        table.vector[changed] = vector[changed]
+        table.kind[changed] = servers.kind[changed]
+        kind = servers.kind[changed]
+        one_of = np.empty(kind.max() + 1, np.int64)
+        one_of[kind] = changed
+        rows = changed[one_of[kind] == changed]  # one server of each kind
+        one_of[servers.kind[rows]] = np.arange(rows.size)
         needs = int(np.ceil(cpus / CPU_UNIT))
-        table.cost[changed] = _costs(mix, vector[changed], count, share, needs, counted=counted)
+        table.cost[changed] = _costs(mix, servers.vector[rows], count, share, needs, counted=counted)[one_of[kind]]
     return table.cost
 
 
@@ -308,7 +330,7 @@ def _costs(mix: Mix, vector: Ints, count: int, share: int, cpus: int, *, counted
     cost = np.zeros(free.shape)
     cost[row, rank] = values[len(vector) :] - values[row]
     ranks = np.maximum.accumulate(np.where(first, np.arange(free.shape[1]), 0), axis=1)  # equals share their cost
-    return np.take_along_axis(cost, ranks, axis=1)
+    return np.asarray(cost[np.arange(len(cost))[:, None], ranks])
 
 
 def _left(mix: Mix, vectors: Ints, *, counted: bool) -> Floats:

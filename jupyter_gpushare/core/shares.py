@@ -51,8 +51,8 @@ def fill_devices(
     """
     shares = np.zeros(device.size)
     for part, floor, top in ((taking, guarantee, ceiling), (~taking, np.zeros(device.size), guarantee)):
-        free = np.maximum(1.0 - np.bincount(device, shares, n_devices), 0.0)
         if part.any():
+            free = np.maximum(1.0 - np.bincount(device, shares, n_devices), 0.0)
             shares[part] = _fill(device[part], floor[part], top[part], weight[part], free)
     return shares
 

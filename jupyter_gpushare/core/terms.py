@@ -101,7 +101,8 @@ def by_best(values: Floats) -> Floats:
 def neutral(values: Floats) -> Floats:
     """Unknown ones become the middle of the known ones, a hair below so that they never win by it."""
     unknown: Bools = np.isnan(values)
-    if not unknown.any():
+    number = np.count_nonzero(unknown)
+    if number == 0:
         return values
-    middle = 0.0 if unknown.all() else float(np.median(values[~unknown]))
+    middle = 0.0 if number == values.size else float(np.median(values[~unknown]))
     return np.where(unknown, middle - 0.01, values)

@@ -29,7 +29,7 @@ def target(
     held = Held(lease=True, share=share, target=was, share_since=NOW - stood, use=use)
     notebook = Notebook("n", state="active" if burst else "idle", bursting=burst, on={"a": held})
     state = World([GPU("a")], [notebook], now=NOW).state()
-    found = targets(state.placements, state.sessions, np.array([contended]), NOW, POLICY)
+    found = targets(state.placements, state.sessions, state.sessions.bursting, np.array([contended]), NOW, POLICY)
     return float(found[0])
 
 

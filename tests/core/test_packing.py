@@ -75,6 +75,12 @@ def test_several_whole_devices_need_as_many_empty_ones():
     assert left(mix_of({PAIR: 1}, ("A100",)), 1000, 1000, 1000, 600) == 1600
 
 
+def test_a_full_device_between_others_changes_nothing_and_of_full_ones_nothing_is_left():
+    mix = mix_of({HALF: 3, Shape(1, 0.3): 2, PAIR: 1}, ("A100",))
+    assert left(mix, 1000, 0, 800, 0, 1000) == left(mix, 1000, 800, 1000)
+    assert left(mix, 0, 0) == 0.0
+
+
 def test_devices_without_cpus_are_left_and_so_are_cpus_without_devices():
     mix = mix_of({Shape(1, 1.0, cpus=4.0): 1}, ("A100",))
     assert left(mix, 1000, 1000, cpus=6.0) == 1000 + 2 * fill.CPU_WORTH
@@ -247,6 +253,20 @@ def test_only_what_changed_is_worked_out_anew_and_nothing_is_missed(taken):
         for session in range(3):
             remembered = packing.displaced(draft, session, np.arange(12))
             assert remembered.tolist() == pytest.approx(packing.displaced(fresh, session, np.arange(12)).tolist())
+
+
+def test_servers_with_the_same_room_cost_the_same_and_are_worked_out_once(monkeypatch):
+    gpus = [GPU(f"{server}{slot}", server=f"s{server}") for server in range(6) for slot in range(4)]
+    seen = {WHOLE: 5, HALF: 3, PAIR: 2}
+    state = state_of(World(gpus, [job(0.5), held("n", "20", 0.5)]), seen)
+    worked_out, fill_left = [], fill.left
+    monkeypatch.setattr(packing, "left", lambda *of: (worked_out.append(len(of[1])), fill_left(*of))[1])
+    cost = packing.displaced(glance_at(state), 0, np.arange(24))
+    alike = np.delete(cost.reshape(6, 4), 2, axis=0)
+    assert np.unique(alike).size == 1
+    assert sum(worked_out) == 4  # empty; half taken of one device; that device full; half of another
+    packing.displaced(glance_at(state), 0, np.arange(24))
+    assert sum(worked_out) == 4
 
 
 def test_power_counts_nothing_where_room_is_short():

@@ -54,6 +54,8 @@ class _Cluster:
         ]
         models = tuple(sorted(set(servers.model)))
         devices, self.first = _devices(servers, models)
+        slot = np.arange(devices.server.size) - self.first[devices.server]
+        self.slots = devices.server * int(servers.gpus.max()) + slot  # in `Room.gpu`, flat
         self.row = {uuid: row for row, uuid in enumerate(devices.uuid)}
         allowed, allowed_row = _allowed(trace, devices)
         self.sessions = [_session(asks, int(row)) for asks, row in zip(self.shapes, allowed_row, strict=True)]
@@ -88,7 +90,7 @@ class _Cluster:
 
     def _state(self, room: Room, shape: int) -> State:
         """One session that waits; the rest is promised."""
-        promised = 1.0 - room.gpu[room.gpu >= 0] / MILLI
+        promised = 1.0 - room.gpu.take(self.slots) / MILLI
         return replace(
             self.base,
             devices=replace(self.base.devices, promised=promised, memory_unaccounted=promised * DEVICE_MEMORY),
