@@ -29,31 +29,35 @@ _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
 GIB = 2**30
 
 
-def _quantity(value: object, units: dict[str, float] | dict[str, int], field: str, form: str) -> float:
-    """The number behind a plain number or a string with a unit."""
+def _quantity(value: object, units: dict[str, float] | dict[str, int]) -> float | None:
+    """The number behind a plain number or a string with a unit; None: there is none that could be used."""
     if isinstance(value, bool):
-        raise BadDemand(f"{field}: {value!r} is not {form}.")
+        return None
     if isinstance(value, int | float):
         number, unit = float(value), ""
     else:
         found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
         if found is None or found[2].lower() not in units:
-            raise BadDemand(f"{field}: {value!r} is not {form}.")
+            return None
         number, unit = float(found[1]), found[2].lower()
     result = number * units[unit]
-    if not math.isfinite(result) or result < 0:
-        raise BadDemand(f"{field}: {value!r} is not {form}.")
-    return result
+    return result if math.isfinite(result) and result >= 0 else None
 
 
 def parse_bytes(value: object, field: str = "memory") -> int:
     """Bytes from ``20GiB``, ``512 MiB``, ``1e9``-free plain numbers. Raises BadDemand naming the field."""
-    return int(_quantity(value, _BYTES, field, "a size such as 20GiB"))
+    found = _quantity(value, _BYTES)
+    if found is None:
+        raise BadDemand(f"{field}: {value!r} is not a size such as 20GiB.")
+    return int(found)
 
 
 def parse_seconds(value: object, field: str = "duration") -> float:
     """Seconds from ``2h``, ``30m``, ``90``. Raises BadDemand naming the field."""
-    return float(_quantity(value, _SECONDS, field, "a duration such as 2h or 30m"))
+    found = _quantity(value, _SECONDS)
+    if found is None:
+        raise BadDemand(f"{field}: {value!r} is not a duration such as 2h or 30m.")
+    return found
 
 
 def format_bytes(size: float | None) -> str:
@@ -88,13 +92,13 @@ def about(seconds: float | None) -> str:
 
 def plural(count: int, one: str) -> str:
     """``1 GPU``, ``2 GPUs``."""
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+    return f"{count} {one if count == 1 else one + 's'}"
 
 
 def ordinal(number: int) -> str:
     """``3rd``."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    endings = {} if number % 100 in (11, 12, 13) else {1: f"{number}st", 2: f"{number}nd", 3: f"{number}rd"}
+    return endings.get(number % 10, f"{number}th")
 
 
 def place(position: int | None) -> str:

@@ -1,7 +1,8 @@
-"""Catalogues of the front end's texts: `make texts` brings them up to date, `--check` only says whether they are.
+"""Catalogues of what people read: `make texts` brings them up to date, `--check` only says whether they are.
 
-The template (.pot) holds every text of the sources. Each language has a .po that people edit; what is new there is
-empty until somebody translates it. JupyterLab reads the .json beside it, in the form of its language packs.
+The template (.pot) holds every text of the front end and of ``%gpu``. Each language has a .po that people edit; what is
+new there is empty until somebody translates it. JupyterLab and kernels read the .json beside it, in the form of
+JupyterLab's language packs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from babel.messages import Catalog, Message
 from babel.messages.pofile import read_po, write_po
 
 from jupyter_gpushare._version import __version__
+from scripts.texts_python import texts_of_python
 
 ROOT = Path(__file__).parents[1]
 LOCALE = ROOT / "jupyter_gpushare" / "locale"
@@ -25,7 +27,7 @@ DOMAIN = "jupyter_gpushare"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 CONTEXT_END = "\x04"  # between context and text, as gettext has it
 DROPPED = r'"(POT-Creation|PO-Revision|Last-Translator|Language-Team|Report-Msgid|Generated-By).*"\n'
-HEADER = "# Texts of jupyter-gpushare's front end. Made by `make texts`.\n"
+HEADER = "# Texts of jupyter-gpushare's front end and of %gpu. Made by `make texts`.\n"
 
 
 def template() -> Catalog:
@@ -34,7 +36,7 @@ def template() -> Catalog:
     found = subprocess.run(["node", script], stdout=subprocess.PIPE, check=True)
     catalog = Catalog(domain=DOMAIN, project="jupyter-gpushare", version=__version__, header_comment=HEADER)
     plurals: dict[tuple[str | None, str], str | None] = {}
-    for text in json.loads(found.stdout):
+    for text in [*json.loads(found.stdout), *texts_of_python(ROOT)]:
         key = (text.get("context"), text["id"])
         plural = text.get("plural")
         if plurals.setdefault(key, plural) != plural:

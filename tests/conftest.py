@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
+os.environ["LANGUAGE"] = "en"  # %gpu speaks the language of who runs it; the tests read English
+
 # Every run of the suite tries the same examples; new ones are looked for with HYPOTHESIS_PROFILE=nightly.
 settings.register_profile(
     "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

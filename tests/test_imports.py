@@ -75,6 +75,7 @@ FILES_ONLY = {  # package -> the only files or folders that import it
     "dask_cuda": {"kernel/pool_dask.py"},
     "distributed": {"kernel/pool_dask.py", "kernel/pool_dask_scheduler.py"},
     "dill": {"kernel/snapshot.py"},
+    "jupyterlab_server": {"server/language.py"},
     "nats": {"bus/nats.py", "bus/leader.py"},
 }
 IMPURE = {"asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "socket", "subprocess"}

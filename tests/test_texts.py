@@ -1,7 +1,8 @@
-"""Every text of the front end is in the catalogues, and each language says all of them."""
+"""Every text of the front end and of %gpu is in the catalogues, and each language says all of them."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 
@@ -10,7 +11,7 @@ from babel.messages.pofile import read_po
 from jupyterlab_server.translation_utils import get_language_pack
 
 from jupyter_gpushare.core import explain
-from scripts import texts
+from scripts import texts, texts_python
 
 LANGUAGES = dict(texts.languages())
 
@@ -27,6 +28,25 @@ def test_the_catalogues_hold_every_text_of_the_sources():
 def test_the_front_end_knows_the_sentence_of_every_reason():
     known = {message.id for message in texts.template()}
     assert {*explain.WHY.values(), *explain.DECISIVE.values()} <= known, "see labextension/src/reasons.ts"
+
+
+def test_a_sentence_with_figures_is_found_in_the_code_that_makes_it():
+    code = """
+'''A docstring of several words.'''
+RECLAIM = {"park": "It will be parked in {clock}. Your variables stay."}
+message = f"Parked. {format(size)} rest{' for now' if short else ''}." + "one-word"
+bar = f"{a}: {b:.2f}"
+"""
+    assert list(texts_python._sentences(ast.parse(code))) == [
+        "It will be parked in %1. Your variables stay.",
+        "Parked. %1 rest%2.",
+        "for now",
+    ]
+
+
+def test_a_text_that_is_no_literal_is_said():
+    with pytest.raises(ValueError, match=r"render.py:2: .* literal"):
+        list(texts_python._marked(ast.parse("\n__(text)"), "render.py"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

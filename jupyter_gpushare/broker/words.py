@@ -42,13 +42,12 @@ def asked(session: Session) -> str:
     """``2 GPUs, any A100``: what a session waits for."""
     demand = session.demand
     amount = plural(demand.devices, "GPU") if demand.gpus >= 1 else "a GPU"
-    model = f", any {demand.constraints.model}" if demand.constraints.model else ""
-    return f"{amount}{model}"
+    return f"{amount}, any {demand.constraints.model}" if demand.constraints.model else amount
 
 
 def over_limit(asked_for: float, limit: int, kept: int) -> str:
-    keep = f" You keep the {kept} you have." if kept else ""
-    return f"You asked for {plural(int(-(-asked_for // 1)), 'GPU')}; your limit is {limit}.{keep}"
+    said = f"You asked for {plural(int(-(-asked_for // 1)), 'GPU')}; your limit is {limit}."
+    return f"{said} You keep the {kept} you have." if kept else said
 
 
 def needs_restart(what: str) -> str:

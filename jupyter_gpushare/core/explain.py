@@ -69,9 +69,9 @@ def term(state: State, room: Room, session: int, device: int, name: str) -> str:
     if name == "locality":
         return _locality(state, session, device)
     if name == "thermal":
-        return _pair(have.temperature_c[device], have.temperature_limit_c[device], "°C", "temperature")
+        return _pair(have.temperature_c[device], have.temperature_limit_c[device], "°C", "temperature not read")
     if name == "energy":
-        return _pair(have.power_w[device], have.power_limit_w[device], "W", "power")
+        return _pair(have.power_w[device], have.power_limit_w[device], "W", "power not read")
     swing = have.utilization_sd[device]
     return "load not read" if np.isnan(swing) else f"load swings by {_percent(swing)}"
 
@@ -101,10 +101,10 @@ def _of(part: float, whole: float, unit: str) -> str:
     return f"{whole:,.0f} {unit}, load not read" if np.isnan(part) else f"{part:,.0f} of {whole:,.0f} {unit}"
 
 
-def _pair(now: float, limit: float, unit: str, what: str) -> str:
+def _pair(now: float, limit: float, unit: str, unread: str) -> str:
     """``61 of 92 °C``."""
     if np.isnan(now):
-        return f"{what} not read"
+        return unread
     return f"{now:.0f} {unit}" if np.isnan(limit) else f"{now:.0f} of {limit:.0f} {unit}"
 
 

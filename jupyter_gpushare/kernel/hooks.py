@@ -58,33 +58,19 @@ def _magic(shell: Any, kernel: Kernel | None) -> Callable[..., None]:
     """What is behind ``%gpu`` and ``%%gpu``. Its docstring is the help; what it needs is loaded at the first use."""
 
     def gpu(line: str, cell: str | None = None) -> None:
-        """This notebook's GPU: see it, ask for more, keep it, give it back.
-
-        %gpu                     my share, my device, neighbours as a count, the line
-        %gpu why                 why this device
-        %gpu request 2           ask for 2 GPUs; 0.5 guarantees half of one, 0 asks for none
-             --memory 20GiB      memory on each
-             --exclusive         nobody else on it
-             --model A100        only devices whose name contains this; any lifts that
-             --server alpha      only devices of this server; any lifts that
-             --restart           reserve what a running kernel cannot get; restart when it is ready
-        %gpu near /datasets/x    where its data lies (several paths, or session:<id>)
-        %gpu wait                wait until a GPU is there
-        %gpu pin 2h              keep it that long (1h when nothing is said); %gpu unpin ends that
-        %gpu park                move its GPU memory to host memory now; %gpu resume brings it back
-        %gpu release             give it back
-        %gpu history             share and use over time
-        %gpu pool 4              4 GPUs of one or several servers, all of them or none, as `pool`
-             --engine dask       and Dask on them, as `client`; or torchrun: client("train.py") runs it on every rank
-        %gpu pool end            ends what runs there and gives them back
-
-        %%gpu                    hold a GPU for this cell only, then give it back
-        """
+        """This notebook's GPU: see it, ask for more, keep it, give it back. ``%gpu?`` lists every form."""
         from .magics import run
 
         run(shell, kernel, line, cell)
 
+    gpu.getdoc = _help  # type: ignore[attr-defined] what IPython shows for ``%gpu?``
     return gpu
+
+
+def _help() -> str:
+    from .help import text
+
+    return text()
 
 
 class GateFile:
@@ -167,6 +153,7 @@ class Kernel:
     def _pass(self) -> None:
         """Returns when the cell may run: it was let in, or the service cannot say."""
         from .magics import Waiting
+        from .words import __, say
 
         if self._clock() < self._away_until:
             return
@@ -185,7 +172,7 @@ class Kernel:
             shown.clear()
             if not self._told_away:
                 self._told_away = True
-                shown.say(f"The cell runs without asking for a GPU: {error}")
+                shown.say(__("The cell runs without asking for a GPU: %1", say(str(error))))
 
     def _begin(self) -> None:
         self._depth += 1
@@ -238,11 +225,13 @@ def cell_stopped() -> Exception:
     """What IPython is told so that it runs nothing of a cell; shown as one line."""
     from IPython.core.error import InputRejected
 
+    from .words import __
+
     class CellStopped(InputRejected):
         def _render_traceback_(self) -> list[str]:
             return [str(self)]
 
-    return CellStopped("Stopped while waiting for a GPU: nothing of this cell ran.")
+    return CellStopped(__("Stopped while waiting for a GPU: nothing of this cell ran."))
 
 
 @contextmanager

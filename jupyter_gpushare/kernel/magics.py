@@ -13,24 +13,21 @@ from .. import units
 from ..errors import BadDemand, Conflict, GPUShareError, Unavailable
 from . import render
 from .render import Card
+from .words import __, say
 
 if TYPE_CHECKING:
     from .client import Session
     from .hooks import Kernel
 
-NOT_MANAGED = "jupyter-gpushare does not manage this kernel: start it from a Jupyter server that has the GPU service."
-
 
 def run(shell: Any, kernel: Kernel | None, line: str, cell: str | None) -> None:
     """Does what the line says. Raises UsageError, one line, for what is mistyped; everything else is shown."""
-    from IPython.core.error import UsageError
-
     try:
         words = shlex.split(line)
     except ValueError:
-        raise UsageError(f"%gpu: {line!r} has a quote that is not closed.") from None
+        raise _mistyped(f"{line!r} has a quote that is not closed.") from None
     if kernel is None:
-        show(render.note("none", NOT_MANAGED))
+        show(render.note("none", _not_managed()))
         if cell is not None:  # a notebook that names its GPU cells runs anywhere
             _run(shell, cell)
         return
@@ -40,19 +37,30 @@ def run(shell: Any, kernel: Kernel | None, line: str, cell: str | None) -> None:
         else:
             _line(kernel.session, words)
     except BadDemand as error:
-        raise UsageError(f"%gpu: {error}") from None
+        raise _mistyped(str(error)) from None
     except GPUShareError as error:
         show(_refusal(error))
         if cell is not None:
             raise _shown("The cell did not run: no GPU was granted.") from None
 
 
+def _not_managed() -> str:
+    return __("jupyter-gpushare does not manage this kernel: start it from a Jupyter server that has the GPU service.")
+
+
+def _mistyped(why: str) -> Exception:
+    from IPython.core.error import UsageError
+
+    return UsageError("%gpu: " + say(why))
+
+
 def _refusal(error: GPUShareError) -> Card:
     if isinstance(error, Unavailable):
-        return render.note("lost", "The GPU service does not answer.", f"This notebook is untouched. ({error})")
+        untouched = __("This notebook is untouched. (%1)", say(str(error)))
+        return render.note("lost", __("The GPU service does not answer."), untouched)
     if isinstance(error, Conflict):
-        return render.note("refused", "Not granted.", str(error).removeprefix("Not granted. "))
-    return render.note("refused", "Not done.", str(error))
+        return render.note("refused", __("Not granted."), say(str(error).removeprefix("Not granted. ")))
+    return render.note("refused", __("Not done."), say(str(error)))
 
 
 def show(card: Card) -> None:
@@ -99,7 +107,7 @@ def _shown(message: str) -> Exception:
         def _render_traceback_(self) -> list[str]:
             return []
 
-    return CellFailed(message)
+    return CellFailed(say(message))
 
 
 # --- the verbs ---
@@ -152,13 +160,13 @@ def _number(word: str) -> float:
 
 def _near(session: Session, words: list[str]) -> Card:
     session.near(*words)
-    return render.note("active", "Noted.", f"Devices close to {', '.join(words)} are preferred from now on.")
+    return render.note("active", __("Noted."), __("Devices close to %1 are preferred from now on.", ", ".join(words)))
 
 
 def _release(session: Session, words: list[str]) -> Card:
     _none(words)
     session.release()
-    return render.note("none", "Given back.", "Your variables stay. Ask again with", "%gpu resume")
+    return render.note("none", __("Given back."), __("Your variables stay. Ask again with"), "%gpu resume")
 
 
 def _pin(session: Session, words: list[str]) -> Card:
@@ -167,27 +175,32 @@ def _pin(session: Session, words: list[str]) -> Card:
     seconds = units.parse_seconds(duration, "pin")
     session.pin(seconds)
     until = datetime.now().astimezone() + timedelta(seconds=seconds)
-    shown = f"{until:%H:%M}" if seconds < 20 * 3600 else f"{until:%a %H:%M}"
-    return render.note("idle", f"Kept until {shown}.", "Nothing will be parked before then. Undo with", "%gpu unpin")
+    shown = f"{until:%H:%M}" if seconds < 20 * 3600 else f"{_weekday(until)} {until:%H:%M}"
+    undo = __("Nothing will be parked before then. Undo with")
+    return render.note("idle", __("Kept until %1.", shown), undo, "%gpu unpin")
+
+
+def _weekday(day: datetime) -> str:
+    return (__("Mon"), __("Tue"), __("Wed"), __("Thu"), __("Fri"), __("Sat"), __("Sun"))[day.weekday()]
 
 
 def _unpin(session: Session, words: list[str]) -> Card:
     _none(words)
     session.unpin()
-    return render.note("idle", "No longer kept.", "It stays while nobody waits.")
+    return render.note("idle", __("No longer kept."), __("It stays while nobody waits."))
 
 
 def _park(session: Session, words: list[str]) -> Card:
     _none(words)
     answer = session.park()
-    said = answer.get("message") or "Being parked. Your variables stay."
-    return render.note(answer.get("state", "parking"), said, "Bring it back with", "%gpu resume")
+    said = say(answer.get("message") or "") or __("Being parked. Your variables stay.")
+    return render.note(answer.get("state", "parking"), said, __("Bring it back with"), "%gpu resume")
 
 
 def _resume(session: Session, words: list[str]) -> Card:
     _none(words)
     answer = session.resume()
-    return render.note(answer.get("state", "resuming"), answer.get("message") or "Coming back.")
+    return render.note(answer.get("state", "resuming"), say(answer.get("message") or "") or __("Coming back."))
 
 
 _pool: Any = None  # a kernel has one at most
@@ -218,7 +231,7 @@ def _pool_line(session: Session, words: list[str]) -> Card:
 
         (_pool or Pool(session, session.pool_call("GET", "pool"))).end()
         _pool = None
-        return render.note("none", "The pool ended.", "Its GPUs were given back.")
+        return render.note("none", __("The pool ended."), __("Its GPUs were given back."))
     if not count.isdecimal() or int(count) < 1:
         raise BadDemand(f"{count!r} is not a number of GPUs.")
     _pool = session.pool(int(count), engine, **asked)
@@ -249,7 +262,7 @@ def _wait(session: Session, words: list[str]) -> Card:
             answer = session.wait(seen=seen)
     except KeyboardInterrupt:
         shown.clear()
-        return render.note("none", "Stopped waiting.", "Your place in line is given up.")
+        return render.note("none", __("Stopped waiting."), __("Your place in line is given up."))
     shown.clear()
     adopt(answer)
     return _now(session)
@@ -292,7 +305,8 @@ class Waiting:
 
     def done(self) -> None:
         if self._handle is not None:
-            self._show(render.note("active", "The GPU is here.", f"Waited {self._clock() - self._began:.0f} s."))
+            waited = __("Waited %1 s.", f"{self._clock() - self._began:.0f}")
+            self._show(render.note("active", __("The GPU is here."), waited))
 
     def clear(self) -> None:
         """Leaves no line about a wait that is over."""

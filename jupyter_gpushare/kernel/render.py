@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..units import GIB, about, ordinal, place, plural
+from .names import honest, look_name, term_name
+from .words import __, _n, number, say
 
 Json = dict[str, Any]
 
@@ -20,35 +22,6 @@ CELLS = 20  # characters of the share bar in a console
 SHOWN_TERMS = 3
 SQUARES_MAX = 12
 BLOCKS = "▁▂▃▄▅▆▇█"
-HONEST = {
-    "timeslice": "time-sliced: a target, not a wall",
-    "mps": "MPS: a ceiling",
-    "mig": "MIG: a slice of its own",
-    "exclusive": "all yours",
-    "mps weakly": "MPS: a target, as somebody computes beside it",
-    "exclusive weakly": "all yours, though others are not shut out",
-}
-TERMS = {
-    "compute": "Free compute",
-    "data": "Free bandwidth",
-    "fragmentation": "Leaves gaps",
-    "locality": "Close to data",
-    "thermal": "Temperature",
-    "energy": "Energy",
-    "stability": "Steadiness",
-}
-STATES = {
-    "waiting": "In line",
-    "bound": "Ready",
-    "active": "Computing",
-    "idle": "Idle",
-    "parking": "Being parked",
-    "parked": "Parked",
-    "resuming": "Coming back",
-    "none": "No GPU",
-    "lost": "Lost",
-    "dead": "Ended",
-}
 
 _LINE = 'fill="none" stroke="currentColor"'
 _CIRCLE = f'<circle cx="7" cy="7" r="5.5" {_LINE} stroke-width="1.5"/>'
@@ -69,7 +42,6 @@ _SHAPES = {
     "refused": f'{_CIRCLE}<path d="M4.2 7h5.6" {_LINE} stroke-width="1.8"/>',
     "warned": '<path d="M7 1 13.4 12.6H.6z" fill="currentColor"/>',
 }
-_LOOKS = STATES | {"refused": "Not granted", "warned": "Warned"}
 _ARROW = (
     '<svg data-s="next" viewBox="0 0 14 14" aria-hidden="true">'
     f'<path d="M1.5 7h9M7 3l4 4-4 4" {_LINE} stroke-width="1.5"/></svg>'
@@ -105,11 +77,11 @@ def note(look: str, strong: str, rest: str = "", code: str = "") -> Card:
 def pool(seen: Json) -> Card:
     """A pool: how many GPUs, where, and what is going on there."""
     looks = {"waiting": "waiting", "ready": "idle", "running": "active", "ended": "dead"}
-    where = ", ".join(f"{len(one['devices'])} on {one['server']}" for one in seen["members"])
-    strong = f"Pool of {plural(seen['gpus'], 'GPU')}"
-    said = {"ready": f"{where}. Nothing runs there.", "running": f"{where}. Its processes run."}
-    rest = said.get(seen["state"], seen["message"])
-    return note(looks[seen["state"]], f"{strong}.", rest, "" if seen["state"] == "ended" else "%gpu pool end")
+    where = ", ".join(__("%1 on %2", len(one["devices"]), one["server"]) for one in seen["members"])
+    strong = _n("Pool of %1 GPU.", "Pool of %1 GPUs.", seen["gpus"])
+    said = {"ready": __("%1. Nothing runs there.", where), "running": __("%1. Its processes run.", where)}
+    rest = said.get(seen["state"]) or say(seen["message"])
+    return note(looks[seen["state"]], strong, rest, "" if seen["state"] == "ended" else "%gpu pool end")
 
 
 def status(session: Json, cluster: Json, mask: str = "") -> Card:
@@ -119,10 +91,12 @@ def status(session: Json, cluster: Json, mask: str = "") -> Card:
     look = "warned" if session.get("reclaim_in_s") is not None else state
     head, plain_head = _sentence(session, mine)
     sharing = next((_mode(device) for _, device, _ in mine if device), None)
-    chip = '<span class="chip">simulated</span>' if cluster.get("simulated") else ""
-    honest = f'<span class="small muted">{escape(HONEST[sharing])}</span>' if sharing in HONEST else ""
-    html = [f'<div class="line">{_glyph(look)}<span class="say">{head}</span>{chip}{honest}</div>']
-    text = [plain_head + ("   simulated" if cluster.get("simulated") else "")]
+    simulated = __("simulated") if cluster.get("simulated") else ""
+    chip = f'<span class="chip">{simulated}</span>' if simulated else ""
+    meant = honest(sharing or "")
+    means = f'<span class="small muted">{escape(meant)}</span>' if meant else ""
+    html = [f'<div class="line">{_glyph(look)}<span class="say">{head}</span>{chip}{means}</div>']
+    text = [plain_head + (f"   {simulated}" if simulated else "")]
     if state == "waiting":
         ahead, behind = _around(session, cluster)
         bar, line = _line_of(session, ahead, behind)
@@ -140,7 +114,7 @@ def status(session: Json, cluster: Json, mask: str = "") -> Card:
     following = _next(session, cluster)
     if following:
         html.append(f"<p>{_ARROW}<span>{escape(following)}</span></p>")
-        text.append(f"next   {following}")
+        text.append(f"{__('next')}   {following}")
     return _card("".join(html), "\n".join(text))
 
 
@@ -148,13 +122,14 @@ def why(answer: Json, session: Json, cluster: Json) -> Card:
     """The terms that chose its device, the heaviest first, and the next best device with what decided."""
     terms = sorted(answer["terms"], key=lambda term: (-abs(_weighed(term) or 0.0), term["name"]))
     found = _devices(cluster)
-    where = " and ".join(_where(found, one["uuid"]) for one in session["devices"]) or "No GPU now"
+    where = _and([_where(found, one["uuid"]) for one in session["devices"]]) or __("No GPU now")
     if not terms:
-        return note(session["state"], f"{where}.", "Nothing was chosen yet: it is when a cell needs a GPU.")
-    rows = [(TERMS.get(term["name"], term["name"]), _weighed(term), term["text"]) for term in terms[:SHOWN_TERMS]]
+        return note(session["state"], f"{where}.", __("Nothing was chosen yet: it is when a cell needs a GPU."))
+    rows = [(term_name(term["name"]), _weighed(term), say(term["text"])) for term in terms[:SHOWN_TERMS]]
     if terms[SHOWN_TERMS:]:
         rest = sum(_weighed(term) or 0.0 for term in terms[SHOWN_TERMS:])
-        rows.append((plural(len(terms) - SHOWN_TERMS, "more term"), rest, "see the panel"))
+        more = _n("%1 more term", "%1 more terms", len(terms) - SHOWN_TERMS)
+        rows.append((more, rest, __("see the panel")))
     most = max(0.01, *(abs(value or 0.0) for _, value, _ in rows))
     cells = "".join(
         f'<span>{escape(name)}</span><span class="bar" aria-hidden="true">'
@@ -164,8 +139,8 @@ def why(answer: Json, session: Json, cluster: Json) -> Card:
         for name, value, said in rows
     )
     fitness = sum(_weighed(term) or 0.0 for term in terms)
-    closing = f"Fitness {fitness:.2f}" + "".join(
-        f", next best {one['fitness']:.2f} ({_where(found, one['device'])}: {one['text']})"
+    closing = __("Fitness %1", number(f"{fitness:.2f}")) + "".join(
+        __(", next best %1 (%2: %3)", number(f"{one['fitness']:.2f}"), _where(found, one["device"]), say(one["text"]))
         for one in answer["alternatives"][:1]
     )
     html = f'<b>{escape(where)}</b><div class="terms">{cells}</div><p class="small muted">{escape(closing)}.</p>'
@@ -176,11 +151,11 @@ def why(answer: Json, session: Json, cluster: Json) -> Card:
 
 def waiting(answer: Json, waited_s: float = 0.0, code: str = "") -> Card:
     """A wait as it goes: the service's own sentence, and how long it has lasted."""
-    said = (
+    said = say(
         answer.get("message")
         or f"Waiting for a GPU, {place(answer.get('queue_position'))}, {about(answer.get('eta_s'))}."
     )
-    so_far = f"{_lasted(waited_s)} so far" if waited_s >= 1 else ""
+    so_far = __("%1 so far", _lasted(waited_s)) if waited_s >= 1 else ""
     html = (
         f'<div class="line" role="status">{_glyph("waiting")}<span class="say">{escape(said)}{_code(code)}</span>'
         f'<span class="small muted">{so_far}</span></div>'
@@ -192,32 +167,33 @@ def history(answer: Json) -> Card:
     """Share and use over time as two lines of blocks, a gap where nothing was read, and GPU time by day."""
     series = answer.get("series") or []
     if not series:
-        return note("none", "No history yet.", "It begins with the first cell that uses a GPU.")
-    rows = [
-        (name, _blocks([point[key] for point in series])) for name, key in (("share", "share"), ("busy", "utilization"))
-    ]
+        return note("none", __("No history yet."), __("It begins with the first cell that uses a GPU."))
+    named = ((__("share"), "share"), (__("busy"), "utilization"))
+    rows = [(name, _blocks([point[key] for point in series])) for name, key in named]
+    width = max(len(name) for name, _ in rows)
     days = ", ".join(f"{day}: {charged(used)}" for day, used in sorted(answer.get("by_day", {}).items()))
     span = _lasted(answer["until"] - answer["since"])
     html = "".join(
-        f'<div class="line"><span class="muted" style="inline-size:5ch">{name}</span><code>{line}</code></div>'
+        f'<div class="line"><span class="muted" style="inline-size:{width}ch">{name}</span><code>{line}</code></div>'
         for name, line in rows
     )
-    html += f'<p class="small muted">{escape(f"The last {span}. {days}")}</p>'
-    return _card(html, "\n".join([*(f"{name:<6} {line}" for name, line in rows), f"the last {span}   {days}".rstrip()]))
+    html += f'<p class="small muted">{escape(__("The last %1. %2", span, days))}</p>'
+    lines = [f"{name:<{width + 1}} {line}" for name, line in rows]
+    return _card(html, "\n".join([*lines, f"{__('the last %1', span)}   {days}".rstrip()]))
 
 
 # --- words ---
 
 
 def percent(fraction: float | None) -> str:
-    return "–" if fraction is None else f"{fraction:.0%}"
+    return "–" if fraction is None else __("%1%", f"{100 * fraction:.0f}")
 
 
 def charged(gpu_s: float | None) -> str:
     """``1.4 GPU-h``, ``90 GPU-s`` below a tenth of an hour."""
     if gpu_s is None:
         return "–"
-    return f"{gpu_s:.0f} GPU-s" if gpu_s < 360 else f"{gpu_s / 3600:.1f} GPU-h"
+    return number(f"{gpu_s:.0f}") + " GPU-s" if gpu_s < 360 else number(f"{gpu_s / 3600:.1f}") + " GPU-h"
 
 
 def model_name(model: str) -> str:
@@ -228,7 +204,7 @@ def model_name(model: str) -> str:
 
 
 def gib(size: float | None) -> str:
-    return "–" if size is None else f"{size / GIB:.1f}" if size / GIB < 99.95 else f"{size / GIB:.0f}"
+    return "–" if size is None else number(f"{size / GIB:.1f}" if size / GIB < 99.95 else f"{size / GIB:.0f}")
 
 
 def _weighed(term: Json) -> float | None:
@@ -240,16 +216,16 @@ def _signed(value: float | None) -> str:
     if value is None:
         return "–"
     size = f"{abs(value):.2f}"
-    return size if float(size) == 0 else f"{'−' if value < 0 else '+'}{size}"
+    return number(size if float(size) == 0 else f"{'−' if value < 0 else '+'}{size}")
 
 
 def _lasted(seconds: float) -> str:
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     if minutes == 0:
-        return f"{rest} s"
+        return __("%1 s", rest)
     if minutes < 90:
-        return f"{minutes} min {rest} s" if minutes < 10 else f"{minutes} min"
-    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
+        return __("%1 min %2 s", minutes, rest) if minutes < 10 else __("%1 min", minutes)
+    return __("%1 h", minutes // 60) if minutes < 48 * 60 else _n("%1 day", "%1 days", minutes // 1440)
 
 
 def _blocks(values: list[float | None]) -> str:
@@ -265,14 +241,13 @@ def _style() -> str:
 
 
 def _card(html: str, text: str) -> Card:
-    return Card(
-        f'{_style()}<div class="gpushare-out" role="group" aria-label="GPU share of this notebook">{html}</div>', text
-    )
+    label = escape(__("GPU share of this notebook"))
+    return Card(f'{_style()}<div class="gpushare-out" role="group" aria-label="{label}">{html}</div>', text)
 
 
 def _glyph(look: str) -> str:
-    label, shape = _LOOKS.get(look, look), _SHAPES.get(look, _CIRCLE)
-    return f'<svg data-s="{escape(look)}" viewBox="0 0 14 14" role="img" aria-label="{escape(label)}">{shape}</svg>'
+    label, shape = escape(look_name(look)), _SHAPES.get(look, _CIRCLE)
+    return f'<svg data-s="{escape(look)}" viewBox="0 0 14 14" role="img" aria-label="{label}">{shape}</svg>'
 
 
 def _code(code: str) -> str:
@@ -286,7 +261,16 @@ def _devices(cluster: Json) -> dict[str, tuple[Json, Json]]:
 
 def _where(found: dict[str, tuple[Json, Json]], uuid: str) -> str:
     device, server = found.get(uuid, (None, None))
-    return f"GPU {device['index']} on {server['name']}" if device and server else f"GPU {uuid[:12]}"
+    return __("GPU %1 on %2", device["index"], server["name"]) if device and server else f"GPU {uuid[:12]}"
+
+
+def _and(names: list[str]) -> str:
+    return __(" and ").join(names)
+
+
+def _rich(text: str) -> str:
+    """As HTML: what stands between two asterisks is bold."""
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text))
 
 
 def _sentence(session: Json, mine: list[Any]) -> tuple[str, str]:
@@ -295,25 +279,34 @@ def _sentence(session: Json, mine: list[Any]) -> tuple[str, str]:
     names = [f"GPU {device['index']}" if device else f"GPU {one['uuid'][:12]}" for one, device, _ in mine]
     device, server = (mine[0][1], mine[0][2]) if mine else (None, None)
     details = [model_name(device["model"]), server["name"]] if device and server else []
-    plain = "  ".join([" ".join(names), *details, "    ", STATES.get(state, str(state)).lower()]) if mine else ""
-    on = {"active": "Computing on", "bound": "Ready on", "idle": "Idle on", "resuming": "Coming back to"}.get(state)
+    plain = "  ".join([" ".join(names), *details, "    ", look_name(state).lower()]) if mine else ""
+    where = _and(names), "".join(f", {one}" for one in details)
+    on = {
+        "active": __("Computing on **%1**%2", *where),
+        "bound": __("Ready on **%1**%2", *where),
+        "idle": __("Idle on **%1**%2", *where),
+        "resuming": __("Coming back to **%1**%2", *where),
+    }.get(state)
     if on and mine:
-        return ", ".join([f"{on} <b>{escape(' and '.join(names))}</b>", *map(escape, details)]), plain
+        return _rich(on), plain
     if state == "waiting":
         demand = session["demand"]
-        amount = plural(int(-(-demand["gpus"] // 1)), "GPU") if demand["gpus"] >= 1 else "a GPU"
-        model = f", any {demand['constraints']['model']}" if demand["constraints"]["model"] else ""
-        return f"Waiting for <b>{escape(amount)}</b>{escape(model)}", f"Waiting for {amount}{model}"
-    return escape(session["message"]), plain or session["message"]
+        amount = say(plural(int(-(-demand["gpus"] // 1)), "GPU") if demand["gpus"] >= 1 else "a GPU")
+        model = demand["constraints"]["model"]
+        said = __("Waiting for **%1**%2", amount, __(", any %1", model) if model else "")
+        return _rich(said), said.replace("**", "")
+    said = say(session["message"])
+    return escape(said), plain or said
 
 
 def _shares(session: Json, shares: list[float]) -> tuple[str, str]:
     """The share bar, one for each device; the big number is their sum."""
     least, limit, total = session["guarantee"], session["limit"], sum(shares)
-    big = percent(total) if len(shares) == 1 else f"{total:.2g} of {len(shares)}"
-    spoken = f"{big}, guaranteed {percent(least)}, up to {percent(limit)}"
+    big = percent(total) if len(shares) == 1 else __("%1 of %2", number(f"{total:.2g}"), len(shares))
+    spoken = escape(__("%1, guaranteed %2, up to %3", big, percent(least), percent(limit)))
+    label = escape(__("Share of the GPU"))
     bars = "".join(
-        f'<div class="share" role="meter" aria-label="Share of the GPU" aria-valuemin="0" aria-valuemax="100"'
+        f'<div class="share" role="meter" aria-label="{label}" aria-valuemin="0" aria-valuemax="100"'
         f' aria-valuenow="{100 * share:.0f}" aria-valuetext="{spoken}">'
         f'<span class="limit" style="inline-size:{100 * limit:.0f}%"></span>'
         f'<span class="now" style="inline-size:{100 * share:.0f}%"></span>'
@@ -322,14 +315,16 @@ def _shares(session: Json, shares: list[float]) -> tuple[str, str]:
     )
     html = (
         f'<div class="big">{bars}<strong>{big}</strong></div>'
-        f'<div class="ends"><span>{percent(least)} guaranteed</span><span>may grow to {percent(limit)}</span></div>'
+        f'<div class="ends"><span>{__("%1 guaranteed", percent(least))}</span>'
+        f"<span>{__('may grow to %1', percent(limit))}</span></div>"
     )
     tick = round(least * CELLS)
     drawn = []
     for share in shares:
         bar = ("#" * round(share * CELLS)).ljust(CELLS, ".")
         drawn.append(f"|{bar[:tick]}|{bar[tick:]}|" if 0 < tick < CELLS else f"|{bar}|")
-    return html, f"share  {' '.join(drawn)}  {big}   guaranteed {percent(least)}, up to {percent(limit)}"
+    ends = __("guaranteed %1, up to %2", percent(least), percent(limit))
+    return html, f"{__('share')}  {' '.join(drawn)}  {big}   {ends}"
 
 
 def _facts(session: Json, mine: list[Any], mask: str) -> list[tuple[str, str, str]]:
@@ -337,21 +332,22 @@ def _facts(session: Json, mine: list[Any], mask: str) -> list[tuple[str, str, st
     facts, visible = [], [one for one in mask.split(",") if one]
     used = _sum(one["memory_used"] for one, _, _ in mine)
     total = _sum(device["memory_total"] if device else None for _, device, _ in mine)
-    of = f"{gib(used)} of {'–' if total is None else round(total / GIB)} GiB"
-    facts.append(("GPU memory", of, f"memory {of}"))
+    of = __("%1 of %2 GiB", gib(used), "–" if total is None else round(total / GIB))
+    facts.append((__("GPU memory"), of, __("memory %1", of)))
     busy = [one["utilization"] for one, _, _ in mine]
     mean = None if None in busy else sum(busy) / len(busy)
-    facts.append(("Busy", percent(mean), f"busy {percent(mean)}"))
+    facts.append((__("Busy"), percent(mean), __("busy %1", percent(mean))))
     neighbours = sum(len(device["other_shares"]) for _, device, _ in mine if device)
-    facts.append(("Neighbours", str(neighbours), plural(neighbours, "neighbour")))
-    facts.append(("Charged", charged(session["charged_gpu_s"]), f"charged {charged(session['charged_gpu_s'])}"))
+    facts.append((__("Neighbours"), str(neighbours), _n("%1 neighbour", "%1 neighbours", neighbours)))
+    used_s = charged(session["charged_gpu_s"])
+    facts.append((__("Charged"), used_s, __("charged %1", used_s)))
     here = [
         f"cuda:{visible.index(name)}"
         for one, device, _ in mine
         if (name := one["uuid"] if one["uuid"] in visible else str(device["index"]) if device else "") in visible
     ]
     if here:
-        facts.append(("In this kernel", ", ".join(here), f"here {', '.join(here)}"))
+        facts.append((__("In this kernel"), ", ".join(here), __("here %1", ", ".join(here))))
     return facts
 
 
@@ -368,19 +364,19 @@ def _around(session: Json, cluster: Json) -> tuple[int, int] | tuple[None, None]
 
 def _line_of(session: Json, ahead: int | None, behind: int | None) -> tuple[str, str]:
     """The line itself instead of a bar."""
-    eta, position = about(session["eta_s"]), session["queue_position"]
+    eta, position = escape(say(about(session["eta_s"]))), session["queue_position"]
     if ahead is None or behind is None:
-        return f'<div class="ends"><span>In line</span><span>{eta}</span></div>', f"line   {eta}"
-    said = f"{ahead} ahead of you, {behind} behind"
+        return f'<div class="ends"><span>{__("In line")}</span><span>{eta}</span></div>', f"{__('line')}   {eta}"
+    said, nth = __("%1 ahead of you, %2 behind", ahead, behind), say(ordinal(position))
     squares = ""
     if ahead + behind < SQUARES_MAX:
         squares = "<span></span>" * ahead + '<span class="me"></span>' + '<span class="after"></span>' * behind
     html = (
         f'<div class="big"><div class="queue" role="img" aria-label="{said}">{squares}</div>'
-        f"<strong>{ordinal(position)}</strong></div>"
+        f"<strong>{nth}</strong></div>"
         f'<div class="ends whole"><span>{said}</span><span>{eta}</span></div>'
     )
-    return html, f"line   {ordinal(position)}, {said}   {eta}"
+    return html, f"{__('line')}   {nth}, {said}   {eta}"
 
 
 def _next(session: Json, cluster: Json) -> str:
@@ -388,10 +384,10 @@ def _next(session: Json, cluster: Json) -> str:
     following, state = session.get("next") or {}, session["state"]
     if state in ("parked", "parking", "none", "dead") and following.get("code") in ("cell", "parked", "ask", "leave"):
         return ""
-    said = following.get("text") or ""
+    said = say(following.get("text") or "")
     if session.get("reclaim_in_s") is not None:
-        return f"{session['message']} {said}"
+        return f"{say(session['message'])} {said}"
     if state == "active":
         waiting = cluster["summary"]["waiting"]
-        return f"{said} {'Nobody is waiting.' if waiting == 0 else f'{waiting} waiting.'}"
+        return f"{said} {__('Nobody is waiting.') if waiting == 0 else __('%1 waiting.', waiting)}"
     return said

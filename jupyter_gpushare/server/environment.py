@@ -66,6 +66,7 @@ def kernel_environment(
     token: str | None = None,
     cafile: str | None = None,
     gate: str | None = None,
+    language: str | None = None,
 ) -> dict[str, str]:
     """What goes over the environment a kernel would have had; the lease wins over the kernelspec's own settings.
 
@@ -81,4 +82,5 @@ def kernel_environment(
         said = tuple(inherited)
         ours |= {name: value for name, value in HINTS.items() if not any(known.startswith(OWN[name]) for known in said)}
     named = {"GPUSHARE_URL": url, "GPUSHARE_TOKEN": token, "GPUSHARE_GATE": gate, "GPUSHARE_CAFILE": cafile}
+    named["GPUSHARE_LANGUAGE"] = language
     return ours | {name: value for name, value in named.items() if value is not None}

@@ -49,7 +49,13 @@ class GPUShareExtension(ExtensionApp):
         if share.devices == "off":
             return
         self.rooms = Rooms(
-            share, policy, log=self.log, url=self._url, root=self.serverapp.root_dir, cafile=self.serverapp.certfile
+            share,
+            policy,
+            log=self.log,
+            url=self._url,
+            root=self.serverapp.root_dir,
+            cafile=self.serverapp.certfile,
+            language=self._language,
         )
         self.settings[DESK] = self.rooms.kernels
         self.rooms.kernels.on_decision.append(self._stop_kernel)
@@ -111,6 +117,12 @@ class GPUShareExtension(ExtensionApp):
         host = f"[{host}]" if host and ":" in host else host
         place = own._replace(netloc=own.netloc if self.serverapp.sock else f"{host}:{self.serverapp.port}")
         return f"{place.geturl().rstrip('/')}/gpushare/api/v1/"
+
+    def _language(self) -> str | None:
+        """That of this server's JupyterLab."""
+        from .language import chosen_language
+
+        return chosen_language(self.serverapp.extension_manager.extension_apps)
 
     def _stop_kernel(self, decision: dict[str, Any]) -> None:
         """The ladder's last rung, where an admin switched it on. Done here: else the restarter would undo it."""

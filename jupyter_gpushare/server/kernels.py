@@ -85,9 +85,18 @@ class Kernels:
     watches = True
 
     def __init__(
-        self, port: BrokerPort, terms: Terms, log: logging.Logger, url: Callable[[], str | None], root: str
+        self,
+        port: BrokerPort,
+        terms: Terms,
+        log: logging.Logger,
+        url: Callable[[], str | None],
+        root: str,
+        language: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`url`: where this server's kernels reach it, None: they cannot. `root`: the folder its paths start at."""
+        """`url`: where this server's kernels reach it, None: they cannot. `root`: the folder its paths start at.
+
+        `language`: which ``%gpu`` speaks; None: the kernels' own locale says it.
+        """
         self.port, self.root = port, root
         self.elsewhere: Elsewhere | None = None  # other machines on which kernels may run
         self.pools: Pools | None = None
@@ -95,7 +104,7 @@ class Kernels:
         self.log = log
         self.caller = Caller(user=terms.user, role="server", origin=terms.origin)
         self.on_decision: list[Callable[[dict[str, Any]], None]] = []
-        self._url = url
+        self._url, self._language = url, language
         self._kernels: dict[str, Kernel] = {}
         self._waits: set[asyncio.Task[Binding]] = set()
         self._tasks: set[asyncio.Future[None]] = set()
@@ -157,6 +166,7 @@ class Kernels:
             token=None if url is None else kernel.token,
             cafile=self.terms.cafile,
             gate=None if url is None else gate,
+            language=self._language(),
         )
 
     def show_gate(self, session: str, show: Callable[[bytes], None]) -> None:

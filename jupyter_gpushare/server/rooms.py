@@ -52,6 +52,7 @@ class Rooms:
         url: Callable[[], str | None],
         root: str = "",
         cafile: str = "",
+        language: Callable[[], str | None] = lambda: None,
         starting_s: float = 0.0,
     ) -> None:
         """`starting_s`: how long kernels wait for the broker that starts with them; 0: as long as for any other."""
@@ -76,7 +77,7 @@ class Rooms:
             start_wait_s=config.start_wait_s,
             when_full=config.when_full,
         )
-        self.kernels = Kernels(self.link, terms, log, url, root or os.getcwd())
+        self.kernels = Kernels(self.link, terms, log, url, root or os.getcwd(), language)
         if config.remote_servers:
             from .elsewhere import Elsewhere
 

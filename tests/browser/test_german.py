@@ -1,4 +1,4 @@
-"""The front end in a second language, as JupyterLab's own settings choose it."""
+"""The front end and %gpu in a second language, as JupyterLab's own settings choose it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from jupyter_gpushare.demo.notebook import Notebook
 from jupyter_gpushare.demo.servers import serving, wait_for
-from tests.browser.look import AXE, picture
+from tests.browser.look import AXE, DARK, LIGHT, picture, theme
 from tests.browser.panel import LAB, opened
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -33,6 +33,16 @@ def test_panel_and_why_speak_german(tmp_path, page):
         page.add_script_tag(path=AXE)
         found = page.evaluate("axe.run('.jp-GPUShare-panel')")["violations"]
         assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
+        cell = page.locator(".jp-CodeCell").last
+        cell.locator(".cm-content").fill("%gpu")
+        page.keyboard.press("Control+Enter")
+        shown = cell.locator(".gpushare-out")
+        expect(shown).to_contain_text("Rechnet auf GPU")
+        expect(shown).to_contain_text("25\u00a0% garantiert")
+        expect(shown).to_contain_text("Wächst, wenn andere auf dieser GPU pausieren. Niemand wartet.")
+        for name in (DARK, LIGHT):
+            theme(page, name)
+            picture(page, f"magic-german-{name.split()[-1].lower()}")
         card.get_by_role("button", name="Warum?").click()
         why = page.locator(".jp-GPUShare-why")
         expect(why.locator("h1")).to_contain_text("wurde gewählt")
