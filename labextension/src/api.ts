@@ -50,7 +50,7 @@ export interface IApi extends IClient {
   move(session: string, device: string): Promise<void>;
   request(session: string, demand: IDemand, apply?: 'restart'): Promise<void>;
   /** The demand for the next kernel of the notebook at that path. */
-  wish(path: string, demand: IDemand): Promise<void>;
+  wish(path: string, demand: Partial<IDemand>): Promise<void>;
   /** Admins: empties a device, or offers it again. */
   drain(device: string, drained: boolean): Promise<void>;
 }

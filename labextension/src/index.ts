@@ -2,6 +2,8 @@
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import {
   ICommandPalette,
+  ISessionContext,
+  ISessionContextDialogs,
   IToolbarWidgetRegistry,
   MainAreaWidget,
   Notification
@@ -81,7 +83,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     IToolbarWidgetRegistry,
     IStateDB,
     ILauncher,
-    IRenderMimeRegistry
+    IRenderMimeRegistry,
+    ISessionContextDialogs
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -95,7 +98,8 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
     toolbar: IToolbarWidgetRegistry | null,
     state: IStateDB | null,
     launcher: ILauncher | null,
-    rendermime: IRenderMimeRegistry | null
+    rendermime: IRenderMimeRegistry | null,
+    dialogs: ISessionContext.IDialogs | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('jupyter_gpushare');
     const api = createApi(app.serviceManager.serverSettings, ServerConnection.makeRequest);
@@ -199,7 +203,7 @@ const uiPlugin: JupyterFrontEndPlugin<void> = {
       },
       lookBack: device => look(null, 'gpus', device === null ? undefined : { device })
     });
-    addStarting({ app, api, model, tracker, launcher, trans });
+    addStarting({ app, api, model, tracker, launcher, dialogs, trans });
     [...COMMANDS, DEVICE_COMMANDS.readings, NEW, CHOOSE, ...(rendermime ? [HELP] : [])].forEach(
       command => palette?.addItem({ command, category: trans.__('GPU') })
     );

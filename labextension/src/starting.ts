@@ -1,6 +1,6 @@
-/** Choosing at the start: launcher cards in each form, and the form of the notebook in front. */
+/** Choosing at the start: launcher cards and kernels in each form, and the form of the notebook in front. */
 import { JupyterFrontEnd } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
+import { ISessionContext, Notification } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { KernelSpec } from '@jupyterlab/services';
@@ -12,6 +12,7 @@ import { askFor } from './dialogs';
 import { DEMANDS, emptyNotebook, Form, formName, FORMS, outlook, remembered } from './forms';
 import { kernelOf } from './focus';
 import { gpuIcon } from './icons';
+import { offerForms } from './kernelforms';
 import { IDemand, IGPUShareModel } from './tokens';
 
 export const NEW = 'gpushare:new-notebook';
@@ -25,18 +26,32 @@ export interface IStartingOptions {
   model: IGPUShareModel;
   tracker: INotebookTracker | null;
   launcher: ILauncher | null;
+  dialogs: ISessionContext.IDialogs | null;
   trans: TranslationBundle;
 }
 
 /** Writes the choice into the notebook and tells the service, for the next kernel. */
-export async function remember(panel: NotebookPanel, demand: IDemand, api: IApi): Promise<void> {
+export async function remember(
+  panel: NotebookPanel,
+  demand: Partial<IDemand>,
+  api: IApi
+): Promise<void> {
   panel.content.model?.setMetadata('gpushare', remembered(demand));
   await panel.context.save();
   await api.wish(panel.context.path, demand);
 }
 
+/** The notebook's next kernel gets what any other gets. */
+async function forget(panel: NotebookPanel, api: IApi): Promise<void> {
+  if (panel.content.model?.getMetadata('gpushare') !== undefined) {
+    panel.content.model.deleteMetadata('gpushare');
+    await panel.context.save();
+    await api.wish(panel.context.path, {});
+  }
+}
+
 export function addStarting(options: IStartingOptions): void {
-  const { app, api, model, tracker, launcher, trans } = options;
+  const { app, api, model, tracker, launcher, dialogs, trans } = options;
   const { commands } = app;
   const { contents, kernelspecs } = app.serviceManager;
   const known = new Map<Form, { text: string; at: number }>();
@@ -63,6 +78,14 @@ export function addStarting(options: IStartingOptions): void {
       );
     }
     return known.get(form)?.text ?? '';
+  };
+
+  /** What a form asks for, null: what any other does; undefined: the person thought better of it. */
+  const demandOf = async (form: Form): Promise<Partial<IDemand> | null | undefined> => {
+    const { status } = model.snapshot;
+    return form === 'several'
+      ? ((status && (await askFor({ gpus: 2 }, status, api, trans))) ?? undefined)
+      : DEMANDS[form];
   };
 
   const addCards = (): void => {
@@ -100,15 +123,8 @@ export function addStarting(options: IStartingOptions): void {
       const spec =
         specs().find(one => one.name === args.kernel) ??
         specs().find(one => one.name === kernelspecs.specs?.default);
-      const { status } = model.snapshot;
-      let demand = DEMANDS[form];
-      if (form === 'several') {
-        demand = status && (await askFor({ gpus: 2 }, status, api, trans));
-        if (!demand) {
-          return;
-        }
-      }
-      if (!spec) {
+      const demand = await demandOf(form);
+      if (demand === undefined || !spec) {
         return;
       }
       const made = await contents.newUntitled({
@@ -151,6 +167,33 @@ export function addStarting(options: IStartingOptions): void {
     }
   });
 
+  const chosenIn =
+    (panel: NotebookPanel) =>
+    async (form: Form): Promise<boolean> => {
+      const demand = await demandOf(form);
+      if (demand === undefined) {
+        return false;
+      }
+      const kept = demand ? remember(panel, demand, api) : forget(panel, api);
+      return kept.then(
+        () => true,
+        (error: Error) => {
+          Notification.error(error.message);
+          return false;
+        }
+      );
+    };
+
+  if (dialogs) {
+    offerForms(
+      dialogs,
+      context => {
+        const panel = tracker?.find(candidate => candidate.sessionContext === context);
+        return panel && model.snapshot.kind === 'ready' ? chosenIn(panel) : null;
+      },
+      trans
+    );
+  }
   if (launcher) {
     kernelspecs.specsChanged.connect(addCards);
     void kernelspecs.ready.then(addCards);

@@ -50,7 +50,7 @@ def test_a_launcher_card_starts_a_notebook_in_its_form_and_the_form_is_kept(alic
 def kept(path: Path) -> dict[str, Any]:
     """What a notebook's own metadata ask of the GPUs; nothing while it is being written."""
     try:
-        return json.loads(path.read_text())["metadata"]["gpushare"]
+        return json.loads(path.read_text())["metadata"].get("gpushare", {})
     except json.JSONDecodeError:
         return {}
 
@@ -102,6 +102,81 @@ def test_what_is_done_can_be_undone_for_ten_seconds(alice, page):
     page.get_by_role("button", name="Undo").click()
     page.locator(".jp-GPUShare-tool").click()
     expect(card.get_by_role("button", name="Keep 1 h")).to_be_visible()
+
+
+def test_select_kernel_offers_the_forms_and_the_notebook_keeps_the_one_chosen(alice, page):
+    page.goto(f"{alice.url}lab/tree/explore.ipynb?token={alice.token}&reset")
+    explore = alice.notebooks / "explore.ipynb"
+    expect(page.locator(".jp-GPUShare-tool[data-state]")).to_be_visible(timeout=60_000)
+    dialog = page.get_by_role("dialog").filter(has_text="Select Kernel")
+
+    def session() -> dict[str, Any]:
+        """Of the kernel that this notebook has now."""
+        kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.id ?? ''"
+        return next((one for one in alice.gpu("GET", "status")["sessions"] if one["id"] == page.evaluate(kernel)), {})
+
+    def choose(form: str) -> None:
+        page.locator(".jp-NotebookPanel-toolbar .jp-Toolbar-kernelName").click()
+        dialog.get_by_role("combobox").select_option(f"Python 3 (ipykernel){form}")
+        dialog.get_by_role("button", name="Select").click()
+
+    before = session()["id"]
+    page.locator(".jp-NotebookPanel-toolbar .jp-Toolbar-kernelName").click()
+    assert [text for text in dialog.locator("option").all_inner_texts() if text.startswith("Python 3 (ipykernel)")] == [
+        "Python 3 (ipykernel)",
+        "Python 3 (ipykernel) · GPU share",
+        "Python 3 (ipykernel) · no GPU",
+        "Python 3 (ipykernel) · several GPUs…",
+        "Python 3 (ipykernel) · whole GPU",
+    ]
+    dialog.get_by_role("combobox").select_option("Python 3 (ipykernel) · several GPUs…")  # the longest
+    for look, name in ((DARK, "dark"), (LIGHT, "light")):
+        theme(page, look)
+        picture(page, f"select-kernel-{name}")
+    dialog.get_by_role("button", name="Cancel").click()
+
+    choose(" · whole GPU")
+    wait_for("its next kernel has a whole one", lambda: session().get("demand", {}).get("gpus") == 1, 30.0)
+    assert session()["id"] != before
+    metadata = json.loads(explore.read_text())["metadata"]
+    assert metadata["gpushare"] == {"gpus": 1}
+    assert metadata["kernelspec"]["name"] == "python3"
+    expect(page.locator(".jp-NotebookPanel-toolbar .jp-Toolbar-kernelName")).to_have_text("Python 3 (ipykernel)")
+
+    choose(" · several GPUs…")
+    page.get_by_role("dialog").filter(has_text="Ask for GPUs").get_by_role("button", name="Cancel").click()
+    assert session()["demand"]["gpus"] == 1
+
+    whole = session()["id"]
+    choose("")
+    wait_for("another kernel", lambda: session().get("id", whole) != whole, 30.0)
+    assert session()["demand"]["gpus"] == 1  # what the notebook keeps
+
+    choose(" · GPU share")
+    wait_for("its next kernel has a share", lambda: session().get("demand", {}).get("gpus", 1) < 1, 30.0)
+    assert "gpushare" not in json.loads(explore.read_text())["metadata"]
+
+
+def test_a_new_notebook_is_asked_for_its_kernel_and_its_gpu_at_once(alice, page):
+    page.goto(f"{alice.url}lab?token={alice.token}&reset")
+    page.wait_for_selector(".jp-Launcher", timeout=60_000)
+    before = set(alice.notebooks.glob("Untitled*.ipynb"))
+    page.evaluate("() => void window.jupyterapp.commands.execute('notebook:create-new')")
+    dialog = page.get_by_role("dialog").filter(has_text="Select Kernel")
+    dialog.get_by_role("combobox").select_option("Python 3 (ipykernel) · no GPU")
+    dialog.get_by_role("button", name="Select").click()
+    expect(page.locator(".jp-GPUShare-tool")).to_contain_text("No GPU", timeout=60_000)
+    (made,) = set(alice.notebooks.glob("Untitled*.ipynb")) - before
+    wait_for("the notebook keeps it", lambda: kept(made) == {"gpus": 0}, 20.0)
+
+
+def test_a_console_has_the_kernels_only(alice, page):
+    page.goto(f"{alice.url}lab?token={alice.token}&reset")
+    page.wait_for_selector(".jp-Launcher", timeout=60_000)
+    page.evaluate("() => void window.jupyterapp.commands.execute('console:create', {})")
+    dialog = page.get_by_role("dialog").filter(has_text="Select Kernel")
+    expect(dialog).to_be_visible(timeout=60_000)
+    assert "whole GPU" not in dialog.locator("select").inner_text()
 
 
 def test_the_tour_has_three_steps_and_never_comes_again(tmp_path, page):
