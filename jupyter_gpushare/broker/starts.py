@@ -340,6 +340,7 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> Heard:
             continue
         session.last_alive, session.recovering = now, False
         session.origin, session.singleuser = kernel.spec.origin, kernel.spec.singleuser
+        _renamed(broker, session, kernel.spec)
         session.home, session.reach = kernel.spec.server, kernel.spec.reach
         session.server, session.parent = kernel.server or session.server, kernel.spec.parent
         for member in kernel.members:
@@ -351,6 +352,23 @@ def alive(broker: Broker, caller: Caller, origin: str, body: Alive) -> Heard:
             session.cells = min(session.cells, 1)
             burst(broker, session, "start" if kernel.bursting else "end")
     return Heard(again_s=pace.sign_s(broker))
+
+
+def _renamed(broker: Broker, session: Session, spec: SessionSpec) -> None:
+    """Its notebook has another name now: its place in line and what was chosen for its next kernel go with it."""
+    if (session.label, session.path) == (spec.label, spec.path):
+        return
+    cluster, before = broker.cluster, (session.user, session.origin, session.path or session.id)
+    chosen = cluster.demands.get((session.user, session.path or ""))
+    if chosen is not None and session.path is not None and spec.path is not None:
+        wishes.demand(broker, session.user, session.path, None)
+        wishes.demand(broker, session.user, spec.path, chosen)
+    if cluster.tickets.get(before) == session.id:
+        del cluster.tickets[before]
+        cluster.tickets[(spec.user, spec.origin, spec.path or spec.id)] = session.id
+    session.label, session.path = spec.label, spec.path
+    broker.applier.remember(session)
+    broker.touch()
 
 
 def burst(broker: Broker, session: Session, phase: Literal["start", "end"]) -> None:

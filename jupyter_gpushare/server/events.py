@@ -1,4 +1,4 @@
-"""What was decided about this server's own sessions, as jupyter_events."""
+"""What was decided about this server's own sessions, as jupyter_events; and what is heard of files there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 SCHEMA_ID = "https://schema.jupyter-gpushare.org/decision/v1"
+CONTENTS = "https://events.jupyter.org/jupyter_server/contents_service/v1"
 SCHEMA = Path(__file__).parent / "event_schemas" / "decision" / "v1.yaml"
 
 
@@ -16,6 +17,8 @@ class EventLogger(Protocol):
     """What is used of jupyter_events."""
 
     def register_event_schema(self, schema: Path) -> None: ...
+
+    def add_listener(self, *, modified: bool, schema_id: str, listener: Callable[..., Any]) -> None: ...
 
     def emit(self, *, schema_id: str, data: dict[str, Any]) -> object: ...
 
@@ -30,3 +33,13 @@ def emitter(logger: EventLogger) -> Callable[[dict[str, Any]], None]:
         logger.emit(schema_id=SCHEMA_ID, data=known)
 
     return emit
+
+
+def hear_renames(logger: EventLogger, renamed: Callable[[str, str], None]) -> None:
+    """Tells of each file or folder that is renamed through this server: its path before, and now."""
+
+    async def heard(logger: object, schema_id: str, data: dict[str, Any]) -> None:
+        if data["action"] == "rename":
+            renamed(data["source_path"], data["path"])
+
+    logger.add_listener(modified=False, schema_id=CONTENTS, listener=heard)

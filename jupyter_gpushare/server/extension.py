@@ -74,9 +74,10 @@ class GPUShareExtension(ExtensionApp):
             self._hide_from_terminals()
         if self.rooms is None:
             return
-        from .events import emitter
+        from .events import emitter, hear_renames
 
         self.rooms.kernels.on_decision.append(emitter(serverapp.event_logger))
+        hear_renames(serverapp.event_logger, self.rooms.kernels.renamed)
         self.rooms.start()
         elsewhere = self.rooms.kernels.elsewhere
         if elsewhere is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from ..tasks import end, own
 from .activity import Phase
 from .environment import kernel_environment
 from .gate import ASK, OPEN, Gate
+from .notebook import renamed
 
 if TYPE_CHECKING:
     from .elsewhere import Elsewhere
@@ -169,6 +171,20 @@ class Kernels:
             language=self._language(),
         )
 
+    def path_of(self, session: str) -> str | None:
+        """Where the notebook of a kernel that was opened is now."""
+        kernel = self._kernels.get(session)
+        return None if kernel is None else kernel.spec.path
+
+    def renamed(self, source: str, target: str) -> None:
+        """A file or folder has another name now, and so have the notebooks there."""
+        found = [(kernel, renamed(kernel.spec.path or "", source, target)) for kernel in self._kernels.values()]
+        for kernel, path in found:
+            if path is not None:
+                kernel.spec = msgspec.structs.replace(kernel.spec, label=os.path.basename(path), path=path)
+        if any(path is not None for _, path in found):
+            self._own(self._say_alive())
+
     def show_gate(self, session: str, show: Callable[[bytes], None]) -> None:
         """What its gate says is told to a kernel on another machine by this."""
         gate = self._kernels[session].gate
@@ -291,16 +307,16 @@ class Kernels:
         answer = await self._ask("POST", f"servers/{self.terms.origin}/alive", {"sessions": sessions})
         self._again_s = max(answer["again_s"], self.terms.lease_ttl_s / 3) if answer else self.terms.lease_ttl_s / 3
 
-    async def _live(self) -> None:
-        while True:
-            await self._say_alive()
-            await asyncio.sleep(self._again_s)
-
     async def _say_alive(self) -> None:
         try:
             await self.alive()
         except GPUShareError as error:
             self.log.debug("No sign of life reached the broker: %s", error)
+
+    async def _live(self) -> None:
+        while True:
+            await self._say_alive()
+            await asyncio.sleep(self._again_s)
 
     async def _follow(self) -> None:
         """Keeps the gates of this server's kernels as the broker decides, and passes its decisions on."""
@@ -315,9 +331,8 @@ class Kernels:
             except GPUShareError as error:
                 self.log.debug("The broker's stream ended: %s", error)
             away = True
-            for (
-                kernel
-            ) in self._kernels.values():  # nobody is there who could admit a cell: none of them waits (rule 12)
+            # Nobody is there who could admit a cell: none of them waits (rule 12).
+            for kernel in self._kernels.values():
                 if kernel.gate is not None:
                     kernel.gate.set(OPEN)
             await asyncio.sleep(pause)

@@ -67,14 +67,26 @@ async def notebook_demand(path: str | None) -> dict[str, Any]:
         return {}
 
 
-def label_and_path(env: Mapping[str, str], cwd: str | None, root: str) -> tuple[str, str | None, str | None]:
+def label_and_path(
+    env: Mapping[str, str], cwd: str | None, root: str, known: str | None = None
+) -> tuple[str, str | None, str | None]:
     """(label, API path, file path) of the notebook a kernel starts for, by what the server's session manager set.
 
-    Kernels started without a session (VS Code, scripts) are labelled by their folder and have no path.
+    Kernels started without a session (VS Code, scripts) are labelled by their folder and have no path. `known`: the
+    path that a kernel which restarts has by now; its environment keeps the one it was started with.
     """
+    if known is not None:
+        return os.path.basename(known), known, os.path.join(root, known)
     name = env.get("JPY_SESSION_NAME")
     if not name:
         return f"no notebook ({os.path.basename(os.path.abspath(cwd or root)) or '/'})", None, None
     file = os.path.abspath(os.path.join(cwd or root, name))
     relative = os.path.relpath(file, root)
     return os.path.basename(file), relative if not relative.startswith("..") else file, file
+
+
+def renamed(path: str, source: str, target: str) -> str | None:
+    """What `path` is called once the file or folder `source` is called `target`; None: it lies elsewhere."""
+    if path == source:
+        return target
+    return target + path[len(source) :] if path.startswith(source + "/") else None

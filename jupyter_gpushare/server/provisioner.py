@@ -100,7 +100,7 @@ class GPUShareProvisioner(LocalProvisioner):
 
     async def _spec(self, desk: Desk, kwargs: Mapping[str, Any]) -> SessionSpec:
         given = kwargs.get("env") or {}  # without a session there is none, and the server's own names no notebook
-        label, path, self._file = label_and_path(given, kwargs.get("cwd"), desk.root)
+        label, path, self._file = label_and_path(given, kwargs.get("cwd"), desk.root, desk.path_of(self.kernel_id))
         demand = await self._demand(self._file)
         return SessionSpec(
             id=self.kernel_id,

@@ -55,6 +55,9 @@ class ThreadDesk:
     def root(self) -> str:
         return os.getcwd()
 
+    def path_of(self, session: str) -> str | None:
+        return self._kernels.path_of(session)
+
     async def open(self, spec: SessionSpec) -> Binding:
         return await self._there(self._open(spec))
 

@@ -38,7 +38,7 @@ export async function remember(
 ): Promise<void> {
   panel.content.model?.setMetadata('gpushare', remembered(demand));
   await panel.context.save();
-  await api.wish(panel.context.path, demand);
+  await api.wish(panel.context.localPath, demand);
 }
 
 /** The notebook's next kernel gets what any other gets. */

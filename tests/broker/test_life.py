@@ -387,6 +387,23 @@ async def test_a_server_that_was_forgotten_says_again_what_it_has(world):
     assert (seen["state"], seen["devices"][0]["uuid"]) == ("active", binding["devices"][0])
 
 
+async def test_a_notebook_that_is_renamed_keeps_its_place_in_line(world):
+    w = await world(devices=1)
+    await w.kernel("k1", demand={"gpus": 1})
+    await w.kernel("k2", demand={"gpus": 1}, path="a.ipynb")
+    await w.wait(60)
+    spec = {"id": "k2", "user": "alice", "origin": "alice-lab", "label": "b.ipynb", "path": "b.ipynb"}
+    body = {"spec": spec, "pid": w.node.pids["k2"], "started": 1.0}
+    await w.call("POST", "servers/alice-lab/alive", server("alice"), {"sessions": [body]})
+    assert w.ledger.open["k2"].path == "b.ipynb"
+
+    await w.kernel("k3", demand={"gpus": 1}, path="a.ipynb")  # another notebook of the old name is another notebook
+    assert (await w.status())["queue"] == ["k2", "k3"]
+    await w.kernel("k4", demand={"gpus": 1}, path="b.ipynb")
+    assert (await w.status())["queue"] == ["k4", "k3"]
+    assert (await w.seen("k4"))["waiting_s"] >= 60
+
+
 async def test_idle_begins_when_the_last_of_cell_and_gpu_use_ended(world):
     w = await world()
     await w.kernel("k1")
