@@ -58,7 +58,7 @@ wheel: $(VENV)/installed-test
 	$(SAY) '5/6 The wheel: built, inspected, installed without Node.js'
 	@$(BIN)/pytest -q -m wheel tests
 
-browser: $(VENV)/installed-test
+browser: $(VENV)/beside
 	$(SAY) '6/6 Browser: the whole story in a real Chromium (pictures in artifacts/)'
 	@sh scripts/need-chromium
 	@$(BIN)/pytest -q -m browser tests $(PYTEST_ARGS)
@@ -97,6 +97,13 @@ $(VENV)/installed-test: pyproject.toml $(VENV)/installed-demo
 	$(SAY) 'Installing the tools of the tests into .venv'
 	@$(BIN)/pip install -q -e '.[demo,test,dev]'
 	@$(BIN)/jupyter-builder develop --overwrite . >/dev/null
+	@touch $@
+
+# The extensions of others that some tests run beside ours, in a folder that nothing else looks into.
+$(VENV)/beside: tests/browser/beside.txt | $(VENV)/installed-test
+	$(SAY) 'Installing extensions of others for the tests beside them'
+	@rm -rf $@
+	@$(BIN)/pip install -q --prefix $@ -r $<
 	@touch $@
 
 texts: $(VENV)/installed-test

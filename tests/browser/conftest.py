@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -47,9 +48,8 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    """A fresh window; what it logs as an error of ours fails the test."""
+@contextmanager
+def _window(chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     errors: list[str] = []
@@ -58,3 +58,17 @@ def page(chromium: Browser) -> Iterator[Page]:
     page.unroute_all(behavior="ignoreErrors")  # a request on its way when the window closes is nobody's failure
     context.close()
     assert not [error for error in errors if "gpushare" in error.lower()], errors
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A fresh window; what it logs as an error of ours fails the test."""
+    with _window(chromium) as page:
+        yield page
+
+
+@pytest.fixture
+def other_page(chromium: Browser) -> Iterator[Page]:
+    """The window of somebody else: nothing of the first one is known to it."""
+    with _window(chromium) as page:
+        yield page
