@@ -103,11 +103,11 @@ async def test_the_next_agent_shows_the_child_of_a_kernel_that_died_while_there_
     process.kill()
     process.wait()
 
-    reports, bus, told = [], LocalBus(), threading.Event()
-    bus.on_report(lambda report: (reports.append(report), told.set() if report.devices else None))
+    reports, bus = [], LocalBus()
+    bus.on_report(reports.append)
     second = Agent("alpha", _Devices(listed), bus, journal=tmp_path / "agent.json", interval_s=0.01)
     await second.start()
-    while not told.is_set():
+    while not any(report.devices for report in reports):
         await second.tell()
     await second.stop()
 
