@@ -18,6 +18,7 @@ LANGUAGES = ("GPUSHARE_LANGUAGE", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")  
 SOURCES = ("en", "C", "POSIX")
 NUMBER = re.compile(r"\d[\d,]*(\.\d+)?")
 SWAPPED = str.maketrans(".,", ",.")
+LONGEST = 1_000  # letters: no sentence of ours has more, and looking for one in a longer text takes seconds
 SHORT = 10  # letters: a text of fewer beside its figures would be found everywhere if those could be whole clauses
 FIGURE, CLAUSE, SENTENCES = r"((?:[^.,:;]|[.,:;](?=\S))*)", r"((?:(?!\. ).)*)", "(.*)"
 
@@ -50,7 +51,7 @@ def say(text: str) -> str:
 
     What the catalogue does not know stays as it is: the service may be newer than this kernel's package.
     """
-    found = catalogue()
+    found = catalogue() if len(text) <= LONGEST else None
     return found.sentence(text) if found else text
 
 
@@ -64,7 +65,7 @@ class Catalogue:
     def __init__(self, texts: dict[str, Any]) -> None:
         from gettext import c2py
 
-        self._texts = texts
+        self._texts = {text: forms for text, forms in texts.items() if text and isinstance(forms, list) and forms}
         self._which = c2py(texts[""]["plural_forms"].split(";")[1].partition("=")[2])
 
     def form(self, text: str, many: str | None = None, count: int = 1) -> str:
@@ -72,7 +73,7 @@ class Catalogue:
         forms = self._texts.get(text)
         if forms is None:
             return text if many is None or count == 1 else many
-        return str(forms[0 if many is None else self._which(count)])
+        return str(forms[0 if many is None else min(self._which(count), len(forms) - 1)])
 
     def sentence(self, text: str) -> str:
         known = self._known(text)
@@ -140,5 +141,5 @@ def _read(path: str) -> Catalogue | None:
     try:
         with open(path, encoding="utf-8") as file:
             return Catalogue(json.load(file))
-    except (OSError, ValueError):  # a catalogue that cannot be read is no reason not to show a share
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # damaged: no reason not to show a share
         return None

@@ -147,6 +147,7 @@ def test_the_python_api_raises_english_for_scripts(german: None, shell: Any) -> 
         ("What a newer service says, and of which no catalogue knows.",) * 2,
         ("The end of the world is near. It is 3.5 km away.",) * 2,
         ("",) * 2,
+        ("a: b. " * 1_800,) * 2,  # looked through it took seconds
     ],
 )
 def test_what_the_service_said_in_english_is_said_in_german(
@@ -168,11 +169,23 @@ def test_no_catalogue_is_read_for_english(speaks: Callable[..., None], monkeypat
     assert render.status(SESSION, CLUSTER, UUID).text.splitlines()[1] == ENGLISH
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"": ',
+        "[]",
+        "{}",
+        '{"": {"plural_forms": "two"}}',
+        '{"": {"plural_forms": "nplurals=2; plural=(n !"}}',
+        '{"": {"plural_forms": "nplurals=1; plural=0;"}, "Idle": null}',
+        '{"": {"plural_forms": "nplurals=1; plural=0;"}, "Idle": []}',
+    ],
+)
 def test_a_catalogue_that_cannot_be_read_leaves_english(
-    german: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    german: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damaged: str
 ) -> None:
     (tmp_path / "de_DE" / "LC_MESSAGES").mkdir(parents=True)
-    (tmp_path / "de_DE" / "LC_MESSAGES" / "jupyter_gpushare.json").write_text('{"": ')
+    (tmp_path / "de_DE" / "LC_MESSAGES" / "jupyter_gpushare.json").write_text(damaged)
     words._catalogue_of.cache_clear()
     monkeypatch.setattr(words, "LOCALE", str(tmp_path))
     assert words.__("Idle") == "Idle"
