@@ -893,6 +893,8 @@ export type components = {
       bytes: number | null;
       /** @default null */
       progress: number | null;
+      /** @default null */
+      again_s: number | null;
     };
   };
   responses: never;
