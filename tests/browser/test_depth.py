@@ -91,7 +91,7 @@ def test_the_last_hour_of_a_gpu_opens_from_its_menu_with_a_chart_for_each_readin
             assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == [], name
         for button, ending, begin in (
             ("Save as CSV", ".csv", b"at,utilization"),
-            ("Save PCIe as PNG", ".png", b"\x89"),
+            ("Save as PNG: PCIe", ".png", b"\x89"),
         ):
             with page.expect_download() as saved:
                 view.get_by_role("button", name=button).click()

@@ -60,6 +60,9 @@ def test_a_user_sees_their_own_sessions_and_no_button_of_an_admin(hub, page):
     expect(page.get_by_role("button", name="Drain")).to_have_count(0)
     expect(box(page, "resting")).to_have_count(0)
     expect(page.get_by_text("bob")).to_have_count(0)
+    expect(box(page, "gpus").locator(".jp-GPUShare-chart canvas")).to_have_count(4, timeout=20_000)
+    box(page, "gpus").get_by_role("button", name="GPU 1").click()
+    expect(box(page, "gpus").get_by_role("img", name="Busy and memory")).to_be_visible()
     assert violations(page) == []
     picture(page, "hub-page-user")
 

@@ -7,6 +7,7 @@ import { headline } from '../hub/figures';
 import { bundle } from '../hub/language';
 import { asked, inLine, outBy, pressure, resting, trend, wantedBy } from '../hub/pressure';
 import { whatHoldsIt, whyItWaits } from '../hub/pressure';
+import { IScope } from '../readings';
 import { IGPUShareModel, IHistory, ISession, IStatus } from '../tokens';
 import { device, GIB, moment, part, session, snapshot, status, trans } from './builders';
 
@@ -171,6 +172,10 @@ async function shown(seen: IStatus, refused?: string): Promise<IShown> {
       calls.push(`history ${user ?? ''}`.trim());
       return Promise.resolve(HISTORY);
     },
+    readings: (scope: IScope) => {
+      calls.push(`readings ${JSON.stringify(scope)}`);
+      return Promise.resolve({ devices: 0 });
+    },
     act: (id: string, verb: string) => answer(`${verb} ${id}`),
     pin: (id: string) => answer(`pin ${id}`),
     drain: (uuid: string, drained: boolean) => answer(`${drained ? 'drain' : 'undrain'} ${uuid}`)
@@ -218,6 +223,16 @@ describe('the page', () => {
     expect(container.querySelector('[data-box=resting]')).toBeNull();
     expect(screen.getByRole('group', { name: 'Your use' }).textContent).toContain('67%');
     expect(screen.getByRole('group', { name: 'Your use' }).textContent).toContain('50%');
+  });
+
+  it('shows the last hour of all GPUs, of a server or of one GPU', async () => {
+    const { calls, container } = await shown(hub({ admin: false }));
+    const gpus = within(boxed(container, 'gpus'));
+    await gpus.findByText('Nothing was read yet.');
+    fireEvent.click(gpus.getByRole('button', { name: 'GPU 1' }));
+    await waitFor(() => expect(calls).toContain('readings {"device":"GPU-1"}'));
+    expect(calls.filter(call => call.startsWith('readings'))).toHaveLength(2);
+    expect(gpus.getByRole('button', { name: 'GPU 1', pressed: true })).toBeTruthy();
   });
 
   it('opens a menu whose end gives the focus back', async () => {

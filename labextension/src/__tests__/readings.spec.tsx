@@ -1,4 +1,5 @@
-import { fireEvent, render, screen } from '@testing-library/react';
+import { fireEvent, render, screen, waitFor } from '@testing-library/react';
+import type uPlot from 'uplot';
 
 import { UiProvider } from '../components/context';
 import { Gpus } from '../components/gpus';
@@ -6,10 +7,15 @@ import { columnsOf, IScope, limitsOf, readingsCsv, wasRead } from '../readings';
 import { IReadings, IStatus } from '../tokens';
 import { device, GIB, NOW, snapshot, status, trans } from './builders';
 
+const mockDrawn: uPlot.Options[] = [];
+
 // jsdom has no canvas to draw on.
 jest.mock('uplot', () => ({
   __esModule: true,
   default: class {
+    constructor(options: uPlot.Options) {
+      mockDrawn.push(options);
+    }
     setData = (): void => undefined;
     destroy = (): void => undefined;
   }
@@ -101,8 +107,34 @@ test('one turns from a GPU to its neighbour and to its server', () => {
   const buttons = screen.getAllByRole('button', { pressed: true });
   expect(buttons.map(one => one.textContent)).toEqual(['GPU 0']);
   fireEvent.click(screen.getByRole('button', { name: 'GPU 1' }));
-  fireEvent.click(screen.getByRole('button', { name: 'alpha' }));
+  fireEvent.click(screen.getByRole('button', { name: 'All' }));
   expect(chosen).toEqual([{ device: 'GPU-1' }, { server: 'alpha' }]);
+});
+
+test('of several servers one is chosen, then its GPUs', () => {
+  const seen = status([], [device(0), device(1)]);
+  const beta = { ...seen.servers.alpha, name: 'beta', devices: { 'GPU-9': device(9) } };
+  const chosen = shown({ ...seen, servers: { ...seen.servers, beta } }, {});
+  const servers = screen.getByRole('combobox', { name: 'Server' });
+  expect(servers.textContent).toBe('All GPUsalphabeta');
+  expect(screen.queryByRole('button', { name: 'GPU 0' })).toBeNull();
+  fireEvent.change(servers, { target: { value: 'beta' } });
+  fireEvent.change(servers, { target: { value: '' } });
+  expect(chosen).toEqual([{ server: 'beta' }, {}]);
+});
+
+test('marks of an axis are whole seconds apart, each said once, from the first reading on', async () => {
+  mockDrawn.length = 0;
+  shown(status([], [device(0, { power_limit_w: null })]), { device: 'GPU-0' });
+  await waitFor(() => expect(mockDrawn).toHaveLength(3));
+  const [use] = mockDrawn;
+  const range = use.scales?.x.range as (plot: uPlot | null, from: number, to: number) => number[];
+  expect(range(null, 1000, 1000)).toEqual([940, 1000]);
+  expect(range(null, 0, 3600)).toEqual([0, 3600]);
+  const [times, values] = use.axes ?? [];
+  expect(Math.min(...(times.incrs as number[]))).toBe(1);
+  const read = values.values as (plot: uPlot | null, ticks: number[]) => string[];
+  expect(read(null, [0, 0.001, 0.5, 1])).toEqual(['0%', '', '50%', '100%']);
 });
 
 test('before the first reading nothing is drawn', () => {

@@ -52,10 +52,17 @@ function options(node: HTMLElement, drawn: IDrawn): uPlot.Options {
     width,
     height,
     cursor: together === undefined ? {} : { sync: { key: together } },
-    scales: { y: { range: (_, __, most) => [0, top ?? Math.max(1, (most ?? 0) * 1.05)] } },
+    scales: {
+      x: { range: (_, from, to) => [Math.min(from, to - LEAST_S), to] },
+      y: { range: (_, __, most) => [0, top ?? Math.max(1, (most ?? 0) * 1.05)] }
+    },
     axes: [
-      { ...axis, values: (_, ticks, __, ___, step) => ticks.map(tick => timeLabel(tick, step)) },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map(format) }
+      {
+        ...axis,
+        incrs: STEPS_S,
+        values: (_, ticks, __, ___, step) => ticks.map(tick => timeLabel(tick, step))
+      },
+      { ...axis, size: 52, values: (_, ticks) => unlike(ticks.map(format)) }
     ],
     series: [
       { value: (_, at) => (at === null ? UNREAD : timeOfDay(1000 * at)), label: time },
@@ -64,7 +71,21 @@ function options(node: HTMLElement, drawn: IDrawn): uPlot.Options {
   };
 }
 
+const HOUR_S = 3600;
 const DAY_S = 86400;
+const LEAST_S = 60; // the first readings lie at its end: an axis of no length has no marks
+
+/** Between two marks of time: none finer than what the clock shows. */
+const STEPS_S = [
+  ...[1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800],
+  ...[1, 2, 3, 4, 6, 8, 12].map(hours => hours * HOUR_S),
+  ...[1, 2, 3, 5, 7, 10, 15, 30, 90, 365].map(days => days * DAY_S)
+];
+
+/** What reads like the mark before it, as values are rounded, is left out. */
+function unlike(labels: string[]): string[] {
+  return labels.map((label, index) => (label === labels[index - 1] ? '' : label));
+}
 
 /** The time of day, with seconds or as the day where the marks stand so close or far. */
 function timeLabel(tick: number, step: number): string {
@@ -92,7 +113,8 @@ function pictureOf(canvas: HTMLCanvasElement, background: string): Promise<Blob 
 function fill(plot: uPlot, columns: Columns): void {
   const before = plot.data[0];
   const { min, max } = plot.scales.x;
-  const whole = before.length === 0 || (min === before[0] && max === before[before.length - 1]);
+  const whole =
+    before.length === 0 || ((min ?? 0) <= before[0] && max === before[before.length - 1]);
   plot.setData(columns, whole);
   if (!whole) {
     plot.redraw();

@@ -25,7 +25,7 @@ export function SaveCsv({ file, text }: { file: string; text(): string }): JSX.E
 interface ISavePngProps {
   file: string;
   picture: Picture;
-  /** Where several stand on a page: which this is. */
+  /** Where several stand on a page: which this is; begins with what the button says, as those who speak to it need. */
   label?: string;
 }
 

@@ -2,6 +2,7 @@
 import { useMemo, useRef } from 'react';
 
 import { gigabytes, percent, UNREAD } from '../format';
+import { serversInOrder } from '../order';
 import {
   Columns,
   columnsOf,
@@ -28,6 +29,8 @@ interface IGpusProps {
   arrived: IArrived | null;
   scope: IScope;
   onScope(scope: IScope): void;
+  /** Below a heading of the page's. */
+  within?: boolean;
 }
 
 const HEIGHT_PX = 140;
@@ -39,7 +42,7 @@ const degrees = (value: number | null): string =>
 const rate = (value: number | null): string =>
   value === null ? UNREAD : `${gigabytes(value)} GB/s`;
 
-export function Gpus({ arrived, scope, onScope }: IGpusProps): JSX.Element {
+export function Gpus({ arrived, scope, onScope, within = false }: IGpusProps): JSX.Element {
   const { trans } = useUi();
   const status = useStatus();
   const limits = limitsOf(status, scope);
@@ -58,7 +61,7 @@ export function Gpus({ arrived, scope, onScope }: IGpusProps): JSX.Element {
       ) : arrived.readings.devices === 0 ? (
         <p className="jp-GPUShare-text">{trans.__('Nothing was read yet.')}</p>
       ) : (
-        <Charts arrived={arrived} limits={limits} name={name} />
+        <Charts arrived={arrived} limits={limits} name={name} part={within ? 'h3' : 'h2'} />
       )}
     </>
   );
@@ -68,36 +71,45 @@ export function Gpus({ arrived, scope, onScope }: IGpusProps): JSX.Element {
 function Scopes({ scope, onScope }: Pick<IGpusProps, 'scope' | 'onScope'>): JSX.Element | null {
   const { trans } = useUi();
   const status = useStatus();
-  const servers = Object.values(status.servers);
+  const names = serversInOrder(status).map(server => server.name);
   const found = 'device' in scope ? place(status, scope.device) : null;
-  const server = found?.server.name ?? ('server' in scope ? scope.server : servers[0]?.name);
-  const devices = Object.values(status.servers[server]?.devices ?? {}).sort(
+  const server = found?.server.name ?? ('server' in scope ? scope.server : null);
+  const of = server ?? (names.length === 1 ? names[0] : '');
+  const devices = Object.values(status.servers[of]?.devices ?? {}).sort(
     (a, b) => a.index - b.index
   );
-  const choices = devices.map((device): [string, IScope, boolean] => [
-    `GPU ${device.index}`,
-    { device: device.uuid },
-    found?.device.uuid === device.uuid
-  ]);
-  if (devices.length > 1) {
-    choices.push([server, { server }, 'server' in scope]);
+  if (names.length < 2 && devices.length < 2) {
+    return null;
   }
-  if (servers.length > 1) {
-    choices.push([trans.__('All GPUs'), {}, !('server' in scope) && !('device' in scope)]);
-  }
-  return choices.length < 2 ? null : (
+  return (
     <div className="jp-GPUShare-filters" role="group" aria-label={trans.__('Which GPUs')}>
-      {choices.map(([name, choice, pressed]) => (
-        <button
-          key={name}
-          type="button"
+      {names.length > 1 && (
+        <select
           className="jp-GPUShare-filter"
-          aria-pressed={pressed}
-          onClick={() => onScope(choice)}
+          aria-label={trans.__('Server')}
+          value={server ?? ''}
+          onChange={({ target }) => onScope(target.value ? { server: target.value } : {})}
         >
-          {name}
-        </button>
-      ))}
+          <option value="">{trans.__('All GPUs')}</option>
+          {names.map(name => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      )}
+      {devices.length > 1 &&
+        [null, ...devices].map(device => (
+          <button
+            key={device?.uuid ?? ''}
+            type="button"
+            className="jp-GPUShare-filter"
+            aria-pressed={found?.device.uuid === device?.uuid}
+            onClick={() => onScope(device ? { device: device.uuid } : { server: of })}
+          >
+            {device ? `GPU ${device.index}` : trans.__('All')}
+          </button>
+        ))}
     </div>
   );
 }
@@ -115,9 +127,10 @@ interface IChartsProps {
   arrived: IArrived;
   limits: ILimits;
   name: string;
+  part: 'h2' | 'h3';
 }
 
-function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
+function Charts({ arrived, limits, name, part }: IChartsProps): JSX.Element {
   const { trans } = useUi();
   const { readings, at } = arrived;
   const file = fileOf(name);
@@ -138,6 +151,7 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
   return (
     <>
       <Plot
+        part={part}
         title={trans.__('Busy and memory')}
         columns={columns.use}
         names={[trans.__('Busy'), trans.__('Memory')]}
@@ -147,6 +161,7 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
       />
       {wasRead(readings, ['temperature_c']) && (
         <Plot
+          part={part}
           title={several ? trans.__('Temperature of the hottest') : trans.__('Temperature')}
           columns={columns.temperature}
           names={[trans.__('Temperature')]}
@@ -157,6 +172,7 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
       )}
       {wasRead(readings, ['power_w']) && (
         <Plot
+          part={part}
           title={trans.__('Power')}
           columns={columns.power}
           names={[trans.__('Power')]}
@@ -170,6 +186,7 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
           wasRead(readings, ways(link)) && (
             <Plot
               key={title}
+              part={part}
               title={title}
               columns={columns[link]}
               names={[trans.__('to the GPU'), trans.__('from the GPU')]}
@@ -190,6 +207,7 @@ function Charts({ arrived, limits, name }: IChartsProps): JSX.Element {
 }
 
 interface IPlotProps {
+  part: 'h2' | 'h3';
   title: string;
   columns: Columns;
   names: string[];
@@ -198,14 +216,15 @@ interface IPlotProps {
   file: string;
 }
 
-function Plot({ title, columns, names, format, top, file }: IPlotProps): JSX.Element {
+function Plot(props: IPlotProps): JSX.Element {
+  const { part: Part, title, columns, names, format, top, file } = props;
   const { trans } = useUi();
   const picture: Picture = useRef(null);
   const last = columns.slice(1).map(line => format(line[line.length - 1] ?? null));
   const now = names.map((name, index) => `${name} ${last[index]}`).join(', ');
   return (
     <>
-      <h2>{title}</h2>
+      <Part>{title}</Part>
       <Chart
         columns={columns}
         names={names}
@@ -217,7 +236,7 @@ function Plot({ title, columns, names, format, top, file }: IPlotProps): JSX.Ele
         together="jp-gpushare-hour"
       />
       <div className="jp-GPUShare-actions">
-        <SavePng file={file} picture={picture} label={trans.__('Save %1 as PNG', title)} />
+        <SavePng file={file} picture={picture} label={trans.__('Save as PNG: %1', title)} />
       </div>
     </>
   );

@@ -1,12 +1,14 @@
-/** The page's life: it draws what the model tells, asks for the past once a minute, and carries out what is pressed. */
+/** The page's life: it draws what the model tells, asks for the past now and then, and carries out what is pressed. */
 import { TranslationBundle } from '@jupyterlab/translation';
-import { useEffect, useMemo, useReducer, useState } from 'react';
+import { useCallback, useEffect, useMemo, useReducer, useState } from 'react';
 
 import { Action, actionLabel, isSensible } from '../actions';
 import { IApi } from '../api';
 import { IUi, UiProvider } from '../components/context';
+import { IArrived } from '../components/gpus';
 import { Days } from '../components/usage';
 import { Glyph } from '../components/marks';
+import { IScope } from '../readings';
 import { lookOf } from '../states';
 import { IGPUShareModel, IHistory, ISession } from '../tokens';
 import { IMenu, IQuestion, PopupMenu, Question } from './ask';
@@ -17,7 +19,8 @@ const OFFERED: readonly Action[] = ['keep', 'unkeep', 'let-go', 'park', 'bring-b
 const KEEP_S = 3600;
 const DAY_S = 86400;
 const TICK_MS = 1000;
-const AGAIN_MS = 60000;
+const AGAIN_MS = 60000; // the ledger sums in stretches of minutes
+const READ_MS = 10000;
 const REFUSAL_MS = 10000;
 
 interface IAppProps {
@@ -30,10 +33,12 @@ export function App({ model, api, trans }: IAppProps): JSX.Element {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const [days, setDays] = useState<Days>(7);
   const [of, setOf] = useState<string | null>(null);
+  const [scope, setScope] = useState<IScope>({});
   const [question, setQuestion] = useState<IQuestion | null>(null);
   const [menu, setMenu] = useState<IMenu | null>(null);
   const [refusal, setRefusal] = useState('');
-  const history = useHistory(model, api, days, of);
+  const history = useHistory(api, days, of);
+  const arrived = useReadings(api, scope);
 
   useEffect(() => {
     const ticks = setInterval(() => document.visibilityState !== 'hidden' && draw(), TICK_MS);
@@ -118,7 +123,12 @@ export function App({ model, api, trans }: IAppProps): JSX.Element {
   }, [admin, api, model, trans]);
   return (
     <UiProvider value={{ ...lasting, snapshot, now: Date.now() }}>
-      <Page history={history} days={days} onDays={setDays} of={of} onUser={setOf} />
+      <Page
+        {...{ history, days, of, arrived, scope }}
+        onDays={setDays}
+        onUser={setOf}
+        onScope={setScope}
+      />
       {refusal && (
         <p className="jp-GPUShare-toast" role="alert">
           <Glyph look="refused" />
@@ -131,35 +141,48 @@ export function App({ model, api, trans }: IAppProps): JSX.Element {
   );
 }
 
-/** The past of the time and the user chosen, asked again once a minute while somebody sees it. */
-function useHistory(
-  model: IGPUShareModel,
-  api: IApi,
-  days: Days,
-  of: string | null
-): IHistory | null {
-  const [history, setHistory] = useState<IHistory | null>(null);
+/** The past of the time and the user chosen. */
+function useHistory(api: IApi, days: Days, of: string | null): IHistory | null {
+  const ask = useCallback(async () => {
+    const from = Date.now() / 1000 - days * DAY_S;
+    const all = await api.history({ from });
+    const series = of === null ? all.series : (await api.history({ from, user: of })).series;
+    return { ...all, series };
+  }, [api, days, of]);
+  return useAsked(ask, AGAIN_MS);
+}
+
+/** The last hour of the GPUs chosen; null while those were not heard of. */
+function useReadings(api: IApi, scope: IScope): IArrived | null {
+  const ask = useCallback(
+    async () => ({ readings: await api.readings(scope), at: Date.now(), scope }),
+    [api, scope]
+  );
+  const heard = useAsked(ask, READ_MS);
+  return heard?.scope === scope ? heard : null;
+}
+
+/** The newest answer, asked again after a while as long as somebody sees the page. */
+function useAsked<T>(ask: () => Promise<T>, againMs: number): T | null {
+  const [answer, setAnswer] = useState<T | null>(null);
   useEffect(() => {
     let gone = false;
-    const ask = async (): Promise<void> => {
-      const from = Date.now() / 1000 - days * DAY_S;
-      const all = await api.history({ from });
-      const series = of === null ? all.series : (await api.history({ from, user: of })).series;
+    const take = (heard: T): void => {
       if (!gone) {
-        setHistory({ ...all, series });
+        setAnswer(heard);
       }
     };
-    // What does not answer is told by the model; the past that was heard stays.
+    // What does not answer is told by the model; what was heard stays.
     const look = (): void =>
-      void (document.visibilityState !== 'hidden' && ask().catch(() => undefined));
+      void (document.visibilityState !== 'hidden' && ask().then(take, () => undefined));
     look();
-    const timer = setInterval(look, AGAIN_MS);
+    const timer = setInterval(look, againMs);
     document.addEventListener('visibilitychange', look);
     return () => {
       gone = true;
       clearInterval(timer);
       document.removeEventListener('visibilitychange', look);
     };
-  }, [model, api, days, of]);
-  return history;
+  }, [ask, againMs]);
+  return answer;
 }

@@ -2,12 +2,14 @@
 import { useState } from 'react';
 
 import { useMoment, useUi } from '../components/context';
+import { Gpus, IArrived } from '../components/gpus';
 import { Strips } from '../components/overview';
 import { Rows } from '../components/row';
 import { Servers } from '../components/servers';
 import { Days, Usage } from '../components/usage';
 import { timeOfDay } from '../format';
 import { inOrder, totals } from '../order';
+import { IScope } from '../readings';
 import { IHistory } from '../tokens';
 import { Figures, headline, tenth } from './figures';
 import { Box } from './parts';
@@ -21,6 +23,10 @@ interface IPageProps {
   /** Whose series is drawn; null: everybody's. */
   of: string | null;
   onUser(user: string | null): void;
+  /** Of the GPUs that were chosen; null: not yet told. */
+  arrived: IArrived | null;
+  scope: IScope;
+  onScope(scope: IScope): void;
 }
 
 export function Page(props: IPageProps): JSX.Element {
@@ -62,7 +68,8 @@ function Bar(): JSX.Element {
   );
 }
 
-function Known({ history, days, onDays, of, onUser }: IPageProps): JSX.Element {
+function Known(props: IPageProps): JSX.Element {
+  const { history, days, onDays, of, onUser, arrived, scope, onScope } = props;
   const { trans, snapshot } = useUi();
   const { status } = useMoment();
   const { devices, free, silent } = totals(status);
@@ -104,6 +111,13 @@ function Known({ history, days, onDays, of, onUser }: IPageProps): JSX.Element {
               <Usage history={history} days={days} onDays={onDays} of={of} onUser={onUser} within />
             </div>
           </Box>
+          {devices > 0 && (
+            <Box title={trans.__('The last hour')} name="gpus">
+              <div className="jp-GPUShare-why jp-GPUShare-inBox">
+                <Gpus arrived={arrived} scope={scope} onScope={onScope} within />
+              </div>
+            </Box>
+          )}
         </div>
       </div>
     </>
