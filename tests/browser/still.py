@@ -107,3 +107,21 @@ HISTORY = {  # an hour of use with a pause in it
     ],
 }
 MINE = {**HISTORY, "by_user": {"alice": 93_600.0}, "by_group": {}, "fair": {"alice": 0.25}}
+
+# The last hour of sixty GPUs: half of it computed in bursts, without NVLink.
+MINUTES = range(60, -1, -1)
+BURSTS = [0.9 if minute % 20 < 9 else 0.05 for minute in MINUTES]
+READINGS: dict[str, Any] = {
+    "step_s": 60,
+    "devices": 60,
+    "ago_s": [60 * minute for minute in MINUTES],
+    "utilization": BURSTS,
+    "memory_used": [(30 + 40 * busy) * 60 * GIB for busy in BURSTS],
+    "memory_utilization": [0.4 * busy for busy in BURSTS],
+    "temperature_c": [34 + 40 * busy for busy in BURSTS],
+    "power_w": [60 * (60 + 280 * busy) for busy in BURSTS],
+    "pcie_rx_gb_s": [14 * busy for busy in BURSTS],
+    "pcie_tx_gb_s": [3 * busy for busy in BURSTS],
+    "nvlink_rx_gb_s": [None for _ in MINUTES],
+    "nvlink_tx_gb_s": [None for _ in MINUTES],
+}

@@ -144,6 +144,8 @@ def hub_page(page: Page, status: Status, history: dict[str, Any], scheme: dict[s
             route.fulfill(json=status)
         elif path.startswith("api/v1/history"):
             route.fulfill(json=history)
+        elif path.startswith("api/v1/readings"):
+            route.fulfill(json=still.READINGS)
         elif path.startswith("api/"):
             route.abort()
         elif path.startswith("page/"):
@@ -155,7 +157,7 @@ def hub_page(page: Page, status: Status, history: dict[str, Any], scheme: dict[s
     page.route(HUB, answer)
     page.emulate_media(**scheme)
     page.goto("http://hub.invalid/services/gpushare/")
-    expect(page.locator(".jp-GPUShare-chart canvas")).to_be_visible()
+    expect(page.locator(".jp-GPUShare-chart canvas")).to_have_count(5)  # use, and four of the last hour
     dressed(page)
 
 

@@ -62,7 +62,7 @@ function options(node: HTMLElement, drawn: IDrawn): uPlot.Options {
         incrs: STEPS_S,
         values: (_, ticks, __, ___, step) => ticks.map(tick => timeLabel(tick, step))
       },
-      { ...axis, size: 52, values: (_, ticks) => unlike(ticks.map(format)) }
+      { ...axis, size: 62, values: (_, ticks) => unlike(ticks.map(format)) }
     ],
     series: [
       { value: (_, at) => (at === null ? UNREAD : timeOfDay(1000 * at)), label: time },

@@ -35,8 +35,13 @@ interface IGpusProps {
 
 const HEIGHT_PX = 140;
 
+const KILOWATTS = 10000; // from here on, W
 const watts = (value: number | null): string =>
-  value === null ? UNREAD : `${Math.round(value)} W`;
+  value === null
+    ? UNREAD
+    : value < KILOWATTS
+      ? `${Math.round(value)} W`
+      : `${Math.round(value / 1000)} kW`;
 const degrees = (value: number | null): string =>
   value === null ? UNREAD : `${Math.round(value)} °C`;
 const rate = (value: number | null): string =>

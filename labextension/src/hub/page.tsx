@@ -103,6 +103,13 @@ function Known(props: IPageProps): JSX.Element {
             </div>
           </Box>
           {status.admin && <Notebooks />}
+          {devices > 0 && (
+            <Box title={trans.__('The last hour')} name="gpus">
+              <div className="jp-GPUShare-why jp-GPUShare-inBox">
+                <Gpus arrived={arrived} scope={scope} onScope={onScope} within />
+              </div>
+            </Box>
+          )}
         </div>
         <div>
           {status.admin && <Resting />}
@@ -111,13 +118,6 @@ function Known(props: IPageProps): JSX.Element {
               <Usage history={history} days={days} onDays={onDays} of={of} onUser={onUser} within />
             </div>
           </Box>
-          {devices > 0 && (
-            <Box title={trans.__('The last hour')} name="gpus">
-              <div className="jp-GPUShare-why jp-GPUShare-inBox">
-                <Gpus arrived={arrived} scope={scope} onScope={onScope} within />
-              </div>
-            </Box>
-          )}
         </div>
       </div>
     </>
