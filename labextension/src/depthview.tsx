@@ -9,14 +9,13 @@ import { Days, Usage } from './components/usage';
 import { Why } from './components/why';
 import { IHost, LiveWidget } from './live';
 import { serversInOrder } from './order';
-import { IScope } from './readings';
+import { IScope, READ_MS } from './readings';
 import { IHistory, IStatus, IWhy } from './tokens';
 
 export type Depth = 'why' | 'timeline' | 'usage' | 'gpus';
 
 const DAY_S = 86400;
 const AGAIN_MS = 60000; // the ledger sums in stretches of minutes
-const READ_MS = 10000;
 
 export class DepthView extends LiveWidget {
   /** `session` null: about no notebook. */

@@ -22,6 +22,9 @@ const FIELDS: Reading[] = [
   'nvlink_tx_gb_s'
 ];
 
+/** How often they are asked for while somebody looks. */
+export const READ_MS = 10000;
+
 const QUIET_STEPS = 3; // a service that has little to do looks less often
 
 /** What devices have together, the highest of temperatures; null where one of them does not tell. */

@@ -8,7 +8,7 @@ import { IUi, UiProvider } from '../components/context';
 import { IArrived } from '../components/gpus';
 import { Days } from '../components/usage';
 import { Glyph } from '../components/marks';
-import { IScope } from '../readings';
+import { IScope, READ_MS } from '../readings';
 import { lookOf } from '../states';
 import { IGPUShareModel, IHistory, ISession } from '../tokens';
 import { IMenu, IQuestion, PopupMenu, Question } from './ask';
@@ -20,7 +20,6 @@ const KEEP_S = 3600;
 const DAY_S = 86400;
 const TICK_MS = 1000;
 const AGAIN_MS = 60000; // the ledger sums in stretches of minutes
-const READ_MS = 10000;
 const REFUSAL_MS = 10000;
 
 interface IAppProps {
